@@ -1,0 +1,2 @@
+//! Placeholder during construction.
+fn main() {}
