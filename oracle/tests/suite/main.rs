@@ -1,0 +1,12 @@
+//! Tests of the oracle against second implementations, hand-solved cases and simulated kernels.
+
+mod agreement;
+mod analytic;
+mod bound_sense;
+mod codec;
+mod inputs;
+mod kernels;
+mod machine;
+mod soundness;
+mod spec;
+mod verdict;
