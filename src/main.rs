@@ -1,2 +1,7 @@
-//! Placeholder during construction.
-fn main() {}
+//! The `attnproof` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    attnproof::cli::main()
+}

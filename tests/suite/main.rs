@@ -1,0 +1,13 @@
+//! The built command, driven from outside: exit codes, result rows, reports and errors.
+//!
+//! One test binary, so that all tests share one full run. An adapter is required: without one the tests fail and name
+//! `tests/run.sh`, which installs a software driver.
+
+mod bad_input;
+mod common;
+mod judging;
+mod reports;
+mod run;
+mod snapshots;
+mod trace;
+mod user_cases;
