@@ -130,7 +130,7 @@ impl Kernel for Twin {
     }
 
     fn poisons(&self) -> &'static [Poison] {
-        &[Poison::B, Poison::NanK, Poison::NanV]
+        &[Poison::B, Poison::NanK, Poison::NanV, Poison::Infinite]
     }
 
     fn run(&mut self, problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunError> {

@@ -1,7 +1,7 @@
 //! What a kernel finds where nothing was ever written. Any trace of it in an output is a fault.
 //!
 //! WGSL lets an implementation assume that no NaN or infinity occurs, so there are finite patterns for kernels that may
-//! load such slots and mask them, and NaN patterns for those that promise to keep them out.
+//! load such slots and mask them, and NaN and infinite patterns for those that promise to keep them out.
 
 use attnproof_oracle::elem::{Elem, Saturate};
 
@@ -23,6 +23,14 @@ pub enum Poison {
     NanK,
     /// NaN in V and its scales; K and its scales as the odd slots of A. Formats without NaN: A.
     NanV,
+    /// Even slots K = +inf, V = -inf; odd slots, pads and guards K = -inf, V = +inf; scales +inf. Formats without
+    /// infinity: A.
+    Infinite,
+}
+
+impl Poison {
+    /// Every pattern.
+    pub const ALL: [Self; 5] = [Self::A, Self::B, Self::NanK, Self::NanV, Self::Infinite];
 }
 
 /// Codes by slot parity (even, odd) and scales.
@@ -47,6 +55,8 @@ impl Poison {
         let loud = code(poison_max(elem));
         let nan = code(f64::NAN);
         let has_nan = elem.is_nan(nan);
+        let infinite = [f64::INFINITY, f64::NEG_INFINITY].map(|x| elem.encode(x, Saturate::Nonfinite));
+        let has_infinity = elem.decode(infinite[0]) == f64::INFINITY;
         match self {
             Self::B => {
                 let negative = code(-poison_max(elem));
@@ -63,7 +73,13 @@ impl Poison {
             Self::NanV if has_nan => {
                 Fill { k: [loud; 2], v: [nan; 2], k_scale: LOUD_SCALE, v_scale: f32::NAN }
             }
-            Self::A | Self::NanK | Self::NanV => {
+            Self::Infinite if has_infinity => Fill {
+                k: infinite,
+                v: [infinite[1], infinite[0]],
+                k_scale: f32::INFINITY,
+                v_scale: f32::INFINITY,
+            },
+            Self::A | Self::NanK | Self::NanV | Self::Infinite => {
                 Fill { k: [code(0.0), loud], v: [loud; 2], k_scale: LOUD_SCALE, v_scale: LOUD_SCALE }
             }
         }

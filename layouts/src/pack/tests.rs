@@ -52,7 +52,7 @@ fn expected_at(kind: LayoutKind, x: usize, dims: usize, [slot, head, dim]: [usiz
 fn every_element_has_its_place_and_the_rest_is_poison() {
     for kind in LayoutKind::ALL {
         for elem in Elem::ALL {
-            for poison in [Poison::A, Poison::B, Poison::NanK, Poison::NanV] {
+            for poison in Poison::ALL {
                 let mut store = Store::new(geometry(kind, elem), (&[], &[])).unwrap();
                 for slot in [0, 5, 7, 10] {
                     write(&mut store, slot, slot + 1);
@@ -125,6 +125,15 @@ fn poison_is_loud_finite_or_nan_as_promised() {
             assert_eq!((values(k.v), values(v.k)), ([p; 2], [p; 2]));
             assert_eq!((k.v_scale, v.k_scale), (1024.0, 1024.0));
         }
+    }
+    for elem in [Elem::F32, Elem::F16, Elem::Bf16, Elem::E5m2] {
+        let infinite = Poison::Infinite.fill(elem);
+        let values = |codes: [u32; 2]| codes.map(|code| elem.decode(code));
+        let both = [f64::INFINITY, f64::NEG_INFINITY];
+        assert_eq!((values(infinite.k), values(infinite.v)), (both, [both[1], both[0]]), "{}", elem.name());
+    }
+    for elem in [Elem::E4m3fn, Elem::E4m3fnuz, Elem::E5m2fnuz, Elem::Int8] {
+        assert_eq!(Poison::Infinite.fill(elem), Poison::A.fill(elem), "{}", elem.name());
     }
     assert_eq!(Elem::E4m3fn.encode(poison_max(Elem::E4m3fn), Saturate::Finite), 0x7E);
     assert_eq!(poison_max(Elem::Bf16), 8192.0);

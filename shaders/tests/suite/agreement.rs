@@ -48,8 +48,7 @@ fn close(plan: &Plan, batch: &Batch, gpu: &RunResult, twin: &RunResult) -> Resul
 
 fn agree(plan: &Plan) -> Result<(), TestCaseError> {
     let batch = Batch::new(plan);
-    let images: Vec<Pools> =
-        [Poison::A, Poison::B, Poison::NanK, Poison::NanV].iter().map(|&p| batch.pools(p)).collect();
+    let images: Vec<Pools> = Poison::ALL.iter().map(|&p| batch.pools(p)).collect();
     let runs: Vec<Run<'_>> = images.iter().map(|pools| Run { pools, probe: true }).collect();
     let twin = cpu::run(&batch.problem, &runs).expect("the twin runs");
     check(plan, &batch, &twin, &Model::strict())?;
