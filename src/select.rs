@@ -68,6 +68,12 @@ impl Selection {
     pub fn pairs(&self) -> usize {
         self.cases.iter().map(|(_, layouts)| layouts.len()).sum()
     }
+
+    /// Layouts that some case runs in.
+    pub fn layouts(&self) -> usize {
+        let used = |kind: &LayoutKind| self.cases.iter().any(|(_, layouts)| layouts.contains(kind));
+        LayoutKind::ALL.iter().filter(|kind| used(kind)).count()
+    }
 }
 
 fn read(file: &Path) -> Result<String, SelectError> {

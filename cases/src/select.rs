@@ -5,6 +5,8 @@
 //! over `family:name`. A word without `*`, `?` and `:` matches as a part of the name. A whole id is therefore
 //! a filter that matches itself.
 
+use wildmatch::WildMatch;
+
 use crate::case::Case;
 use crate::id::KEYS;
 
@@ -86,32 +88,7 @@ impl Term {
 
 /// Whether a glob of literal characters, `*` (any run) and `?` (any one character) matches all of `text`.
 fn matches(glob: &str, text: &str) -> bool {
-    let glob: Vec<char> = glob.chars().collect();
-    let text: Vec<char> = text.chars().collect();
-    let (mut g, mut t) = (0, 0);
-    // The last star seen and how much text it has taken; a mismatch later gives it one more character.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match glob.get(g) {
-            Some('*') => {
-                star = Some((g, t));
-                g += 1;
-            }
-            Some(c) if *c == '?' || *c == text[t] => {
-                g += 1;
-                t += 1;
-            }
-            _ => match star {
-                None => return false,
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    g = at + 1;
-                    t = taken + 1;
-                }
-            },
-        }
-    }
-    glob[g..].iter().all(|c| *c == '*')
+    WildMatch::new(glob).matches(text)
 }
 
 #[cfg(test)]

@@ -37,13 +37,7 @@ pub fn matrix(target: &Target<'_>, most: usize) -> String {
     }
     for (c, name) in target.cases.iter().take(cases).enumerate() {
         let y = top + c as f64 * LINE;
-        let _ = write!(
-            svg,
-            "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            left - 8.0,
-            y + 15.0,
-            label(name)
-        );
+        row_label(&mut svg, left, y, name);
         for l in 0..layouts {
             let Some(cell) = target.cells.get(&(c, l)) else { continue };
             let x = left + l as f64 * column;
@@ -65,6 +59,12 @@ pub fn matrix(target: &Target<'_>, most: usize) -> String {
     cut(&mut svg, target.cases.len(), cases, height, "cases");
     svg.push_str("</svg>");
     svg
+}
+
+/// The name of a case before its line, which begins at `y`.
+fn row_label(svg: &mut String, left: f64, y: f64, name: &str) {
+    let (x, y) = (left - 8.0, y + 15.0);
+    let _ = write!(svg, "<text class=\"end\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", label(name));
 }
 
 /// Share of the bound per case on a logarithmic axis: a bar to the largest of all layouts, a dot for each layout, a
@@ -93,13 +93,7 @@ pub fn budget(target: &Target<'_>, most: usize) -> String {
     }
     for (c, name) in target.cases.iter().take(cases).enumerate() {
         let y = top + c as f64 * LINE;
-        let _ = write!(
-            svg,
-            "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            left - 8.0,
-            y + 15.0,
-            label(name)
-        );
+        row_label(&mut svg, left, y, name);
         budget_line(&mut svg, target, c, &axis, y);
     }
     cut(&mut svg, target.cases.len(), cases, height, "cases");

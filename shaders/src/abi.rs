@@ -108,8 +108,8 @@ pub struct Problem {
     pub launch: Launch,
     /// Queries `[query token, query head, d]`, f32 bits.
     pub q: Vec<u32>,
-    /// Scales of K, scales of V, ALiBi slopes, sinks; f32 bits.
-    pub side: Vec<u32>,
+    /// ALiBi slopes, sinks; f32 bits.
+    parameters: Vec<u32>,
     k_scales: u32,
     v_scales: u32,
     slopes: u32,
@@ -121,14 +121,10 @@ impl Problem {
     /// the kernels run by run, since only their poison changes. `slopes` and `sinks` have one entry per query head, or
     /// none.
     pub fn new(launch: Launch, q: &[f32], pools: &Pools, slopes: &[f32], sinks: &[f32]) -> Self {
-        let mut side = bits(&pools.k_scales);
-        side.extend(bits(&pools.v_scales));
-        side.extend(bits(slopes));
-        side.extend(bits(sinks));
         Self {
             launch,
             q: bits(q),
-            side,
+            parameters: [bits(slopes), bits(sinks)].concat(),
             k_scales: pools.k_scales.len() as u32,
             v_scales: pools.v_scales.len() as u32,
             slopes: slopes.len() as u32,
@@ -136,11 +132,11 @@ impl Problem {
         }
     }
 
-    /// The `side` binding with the scale tables of `pools`, which may hold another poison than this problem's own.
-    pub fn side_with(&self, pools: &Pools) -> Vec<u32> {
+    /// The `side` binding: scales of K and of V as in `pools`, then slopes and sinks.
+    pub fn side(&self, pools: &Pools) -> Vec<u32> {
         let mut side = bits(&pools.k_scales);
         side.extend(bits(&pools.v_scales));
-        side.extend_from_slice(&self.side[(self.k_scales + self.v_scales) as usize..]);
+        side.extend_from_slice(&self.parameters);
         side
     }
 
@@ -192,7 +188,7 @@ impl Problem {
 
     /// Word counts of the bitmaps of the probe: K, V, tables, side.
     pub fn bitmap_words(&self) -> [u32; 4] {
-        let side = self.side.len() as u32;
+        let side = self.k_scales + self.v_scales + self.parameters.len() as u32;
         [self.pool_words.0, self.pool_words.1, self.launch.tables.words.len() as u32, side]
             .map(|w| w.div_ceil(32))
     }
@@ -320,83 +316,5 @@ impl Problem {
         let tables = &self.launch.tables;
         let words = tables.parts.iter().find(|(t, _)| *t == Table::BlockTable).map_or(0, |(_, r)| r.len());
         (words / self.launch.rows.len().max(1)) as u32
-    }
-}
-
-/// The raw output buffer of one run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outputs {
-    words: Vec<u32>,
-    o: Range<usize>,
-    lse: Range<usize>,
-}
-
-impl Outputs {
-    /// Every word as it is before a run.
-    pub fn unwritten(problem: &Problem) -> Vec<u32> {
-        vec![UNWRITTEN; problem.output_words() as usize]
-    }
-
-    /// The outputs of `problem` in `words`.
-    ///
-    /// # Panics
-    /// If there are not [`Problem::output_words`] words: a fault of the kernel's runner.
-    pub fn new(problem: &Problem, words: Vec<u32>) -> Self {
-        assert_eq!(
-            words.len(),
-            problem.output_words() as usize,
-            "an output buffer has the size its problem asks for"
-        );
-        Self { words, o: problem.o_range(), lse: problem.lse_range() }
-    }
-
-    /// f32 bits of o `[query token, query head, dv]`.
-    pub fn o(&self) -> &[u32] {
-        &self.words[self.o.clone()]
-    }
-
-    /// f32 bits of lse `[query token, query head]`.
-    pub fn lse(&self) -> &[u32] {
-        &self.words[self.lse.clone()]
-    }
-
-    /// The guard words around both tensors; each is [`UNWRITTEN`] unless the kernel wrote out of bounds.
-    pub fn guards(&self) -> Vec<u32> {
-        [&self.words[..self.o.start], &self.words[self.o.end..self.lse.start], &self.words[self.lse.end..]]
-            .concat()
-    }
-}
-
-/// What the probe counted in one run: words requested, and the distinct words of each binding as a bitmap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeLog {
-    /// Words requested of K, V, tables and scales.
-    pub loads: [u64; 4],
-    /// One bitmap per binding: K, V, tables, side.
-    pub bitmaps: [Vec<u32>; 4],
-}
-
-impl ProbeLog {
-    /// Reads the probe buffer of `problem`.
-    pub fn new(problem: &Problem, words: &[u32]) -> Self {
-        let mut at = 4;
-        let bitmaps = problem.bitmap_words().map(|len| {
-            let bitmap = words[at..at + len as usize].to_vec();
-            at += len as usize;
-            bitmap
-        });
-        Self { loads: [0, 1, 2, 3].map(|i| u64::from(words[i])), bitmaps }
-    }
-
-    /// Distinct words, 32-byte sectors and 128-byte lines touched in each binding.
-    pub fn distinct(&self) -> [[u64; 3]; 4] {
-        self.bitmaps.each_ref().map(|bitmap| {
-            let bytes = || bitmap.iter().flat_map(|w| w.to_le_bytes());
-            [
-                bitmap.iter().map(|w| u64::from(w.count_ones())).sum(),
-                bytes().filter(|b| *b != 0).count() as u64,
-                bitmap.iter().filter(|w| **w != 0).count() as u64,
-            ]
-        })
     }
 }

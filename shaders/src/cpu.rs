@@ -10,8 +10,9 @@ mod merge;
 
 use attnproof_layouts::pack::Pools;
 
-use crate::abi::{Outputs, Problem, UNWRITTEN};
+use crate::abi::{Problem, UNWRITTEN};
 use crate::dispatch::{Run, RunError, RunResult};
+use crate::results::Outputs;
 use memory::Memory;
 
 /// Runs `problem` on the CPU once per entry of `runs`.
@@ -24,7 +25,7 @@ pub fn run(problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunErr
 }
 
 fn run_once(problem: &Problem, pools: &Pools, probe: bool) -> Result<RunResult, RunError> {
-    let side = problem.side_with(pools);
+    let side = problem.side(pools);
     let mut memory = Memory::new(problem, pools, &side);
     let mut partials = vec![UNWRITTEN; problem.partial_words() as usize];
     let mut outputs = Outputs::unwritten(problem);

@@ -1,5 +1,6 @@
 //! Adapters: what wgpu lists, how one is named, and how one is opened.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -145,7 +146,22 @@ pub fn candidates() -> Vec<Adapter> {
 fn listed(backends: &[wgpu::Backends]) -> Vec<Adapter> {
     let found = backends.iter().flat_map(|&b| pollster::block_on(instance(b).enumerate_adapters(b)));
     let numbered = found.enumerate();
-    numbered.map(|(index, inner)| Adapter { info: describe(index, &inner), inner }).collect()
+    let mut adapters: Vec<_> =
+        numbered.map(|(index, inner)| Adapter { info: describe(index, &inner), inner }).collect();
+    tell_apart(adapters.iter_mut().map(|adapter| &mut adapter.info));
+    adapters
+}
+
+/// Numbers the adapters that say the same of themselves, such as two equal GPUs: rows must not be confused.
+fn tell_apart<'a>(adapters: impl Iterator<Item = &'a mut AdapterInfo>) {
+    let mut seen = BTreeMap::new();
+    for info in adapters {
+        let equals = seen.entry((info.name.clone(), info.backend.clone(), info.driver.clone())).or_insert(0);
+        *equals += 1;
+        if *equals > 1 {
+            info.name = format!("{} #{equals}", info.name);
+        }
+    }
 }
 
 /// The best adapter: hardware before software, then in list order, so Vulkan, Metal and DX12 before GL.
@@ -218,5 +234,29 @@ impl Adapter {
             }
         });
         Ok(Device { wgpu: device, queue, lost })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_adapters_get_numbers() {
+        let info = |name: &str| AdapterInfo {
+            index: 0,
+            name: name.to_owned(),
+            backend: "vulkan".to_owned(),
+            driver: "1".to_owned(),
+            kind: AdapterKind::Discrete,
+            max_binding_bytes: 0,
+            storage_buffers: 8,
+            workgroup_bytes: 0,
+            subgroup: (32, 32),
+            features: [("a", false), ("b", false), ("c", false)],
+        };
+        let mut list = ["L4", "T4", "L4", "L4"].map(info);
+        tell_apart(list.iter_mut());
+        assert_eq!(list.map(|info| info.name), ["L4", "T4", "L4 #2", "L4 #3"]);
     }
 }

@@ -8,9 +8,10 @@ use wgpu::util::DeviceExt as _;
 
 use attnproof_layouts::pack::Pools;
 
-use crate::abi::{Outputs, Params, ProbeLog, Problem, STORAGE_BINDINGS, UNWRITTEN};
+use crate::abi::{Params, Problem, STORAGE_BINDINGS, UNWRITTEN};
 use crate::compose::{Shader, compose, validate};
 use crate::device::Device;
+use crate::results::{Outputs, ProbeLog};
 
 /// Workgroup memory that the attention core declares, in bytes.
 pub const WORKGROUP_BYTES: u32 = 16_384;
@@ -262,7 +263,7 @@ impl Gpu {
             self.storage(&problem.q),
             self.storage(&run.pools.k),
             self.storage(&run.pools.v),
-            self.storage(&problem.side_with(run.pools)),
+            self.storage(&problem.side(run.pools)),
             self.storage(&problem.launch.tables.words),
             self.storage(&Outputs::unwritten(problem)),
             self.storage(&vec![UNWRITTEN; problem.partial_words() as usize]),

@@ -9,3 +9,4 @@ pub mod compose;
 pub mod cpu;
 pub mod device;
 pub mod dispatch;
+pub mod results;

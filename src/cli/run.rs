@@ -4,7 +4,6 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::anyhow;
-use attnproof_layouts::kind::LayoutKind;
 use attnproof_report::model::{Row, write_line};
 use attnproof_report::text;
 use attnproof_shaders::device::{self, Adapter, DeviceError};
@@ -43,24 +42,19 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let options = Options { seed: args.selection.seed, careful: args.invariants };
     let bar = bar(selection.pairs() * targets.len());
-    let mut rows = Vec::new();
-    let mut ended = None;
-    for target in targets {
-        let kernels = |_| target.open().or_exit(Exit::Infrastructure);
-        let workers = (0..jobs.min(LayoutKind::ALL.len())).map(kernels).collect::<Result<Vec<_>, _>>()?;
-        let ran = run_all(&selection, workers, options, &|name| {
-            bar.set_message(name.to_owned());
-            bar.inc(1);
-        });
-        rows.extend(ran.rows);
-        ended = ended.or(ran.ended);
-    }
+    let workers = jobs.min(selection.layouts());
+    let open = |target: &Target| (0..workers).map(|_| target.open()).collect::<Result<Vec<_>, _>>();
+    let opened = targets.iter().map(open).collect::<Result<Vec<_>, _>>().or_exit(Exit::Infrastructure)?;
+    let ran = run_all(&selection, opened, options, &|name| {
+        bar.set_message(name.to_owned());
+        bar.inc(1);
+    });
     bar.finish_and_clear();
-    publish(&rows, args).or_exit(Exit::Usage)?;
-    if let Some(reason) = ended {
+    publish(&ran.rows, args).or_exit(Exit::Usage)?;
+    if let Some(reason) = ran.ended {
         return Err(Failure { exit: Exit::Infrastructure, error: anyhow!(reason) });
     }
-    Ok(Exit::of_rows(&rows, args.strict))
+    Ok(Exit::of_rows(&ran.rows, args.strict))
 }
 
 /// The files that will be written; `-` is none.

@@ -22,7 +22,7 @@ const LOST_IN_A_ROW: u32 = 3;
 /// The rows of a run.
 #[derive(Debug)]
 pub struct AllRun {
-    /// By case in catalogue order, then layout, then kernel.
+    /// By target, then case in catalogue order, then layout, then kernel.
     pub rows: Vec<Row>,
     /// Why the run ended early, if it did.
     pub ended: Option<String>,
@@ -30,23 +30,45 @@ pub struct AllRun {
 
 type Answer<'s> = Result<Prepared<'s>, PrepareError>;
 
-/// Runs `selection` on `workers`, each a set of the same kernels. `progress` is told the name of each case done, once a
-/// layout.
+/// Runs `selection` on one target after another. A target is its workers, each a set of the same kernels. `progress` is
+/// told the name of each case done, once a target and layout.
 pub fn run_all(
     selection: &Selection,
+    targets: Vec<Vec<Kernels>>,
+    options: Options,
+    progress: &(dyn Fn(&str) + Sync),
+) -> AllRun {
+    let mut models: Vec<Model> = Vec::new();
+    for kernel in targets.iter().filter_map(|workers| workers.first()).flatten() {
+        let model = kernel.model();
+        if models.iter().all(|known| known.name != model.name) {
+            models.push(model);
+        }
+    }
+    let threads = targets.iter().map(Vec::len).max().unwrap_or(0);
+    let prepared = prepare_all(selection, &models, options.seed, threads);
+    let mut all = AllRun { rows: Vec::new(), ended: None };
+    for workers in targets {
+        let ran = run_target(selection, &prepared, workers, options, progress);
+        all.rows.extend(ran.rows);
+        all.ended = all.ended.or(ran.ended);
+    }
+    all
+}
+
+fn run_target(
+    selection: &Selection,
+    prepared: &[Answer<'_>],
     workers: Vec<Kernels>,
     options: Options,
     progress: &(dyn Fn(&str) + Sync),
 ) -> AllRun {
-    let models: Vec<Model> =
-        workers.first().map(|ks| ks.iter().map(|k| k.model()).collect()).unwrap_or_default();
-    let prepared = prepare_all(selection, &models, options.seed, workers.len());
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     let ended = Mutex::new(None);
     thread::scope(|scope| {
         for mut kernels in workers {
-            let (prepared, next, done, ended) = (&prepared, &next, &done, &ended);
+            let (next, done, ended) = (&next, &done, &ended);
             scope.spawn(move || {
                 while let Some(layout) = LayoutKind::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let reason =

@@ -9,7 +9,8 @@ use attnproof_layouts::traffic::{self, Touched};
 use attnproof_oracle::{CompareError, Finding, OutType, Tensor, TensorVerdict, compare};
 use attnproof_report::model as report;
 use attnproof_report::model::{Num, Over, Status, Worst};
-use attnproof_shaders::abi::{Outputs, ProbeLog, Problem, UNWRITTEN};
+use attnproof_shaders::abi::{Problem, UNWRITTEN};
+use attnproof_shaders::results::{Outputs, ProbeLog};
 
 use super::prepare::{PreparedCheck, Tolerance};
 

@@ -13,8 +13,9 @@ use attnproof_layouts::kind::LayoutKind;
 use attnproof_layouts::pack::Poison;
 use attnproof_oracle::Model;
 use attnproof_report::model::{Adapter, Row, Status};
-use attnproof_shaders::abi::{Outputs, Problem, UNWRITTEN};
+use attnproof_shaders::abi::{Problem, UNWRITTEN};
 use attnproof_shaders::dispatch::{Run, RunError, RunResult};
+use attnproof_shaders::results::Outputs;
 
 const OPTIONS: Options = Options { seed: 7, careful: true };
 
@@ -180,7 +181,7 @@ fn all(fault: Fault, workers: usize) -> AllRun {
     let cases = ["mqa-16x1", "head-dim-80", "gqa-6x2-group-of-3", "one-token-four-splits"].map(case);
     let cases = cases.into_iter().map(|c| (c, vec![LayoutKind::ClassicPaged])).collect();
     let kernels = (0..workers).map(|_| vec![Faulty::boxed(fault)]).collect();
-    run_all(&Selection { cases, trace: None }, kernels, OPTIONS, &|_| {})
+    run_all(&Selection { cases, trace: None }, vec![kernels], OPTIONS, &|_| {})
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use attnproof_layouts::pack::Pools;
 
-use crate::abi::{ProbeLog, Problem};
+use crate::abi::Problem;
 use crate::dispatch::RunError;
+use crate::results::ProbeLog;
 
 const K: usize = 0;
 const V: usize = 1;

@@ -11,7 +11,8 @@ use attnproof_oracle::{
     BiasOrder, Causal, Elem, Finding, Granularity, Model, OutType, Profile, Row, Saturate, Shape, Spec,
     Tensor, TensorVerdict, attention, bounds, compare,
 };
-use attnproof_shaders::abi::{Outputs, ProbeLog, Problem, UNWRITTEN};
+use attnproof_shaders::abi::{Problem, UNWRITTEN};
+use attnproof_shaders::results::{Outputs, ProbeLog};
 use ndarray::Array3;
 
 use crate::machine::Rng;

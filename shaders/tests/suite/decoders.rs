@@ -9,9 +9,10 @@ use attnproof_layouts::manager::{Manager, PoolConfig};
 use attnproof_layouts::pack::{Poison, Pools, RowCodes, Store};
 use attnproof_layouts::tables::RowQuery;
 use attnproof_oracle::{Causal, Elem, Profile, Scale, Shape, Spec};
-use attnproof_shaders::abi::{Outputs, Problem};
+use attnproof_shaders::abi::Problem;
 use attnproof_shaders::cpu;
 use attnproof_shaders::dispatch::Run;
+use attnproof_shaders::results::Outputs;
 
 use crate::batch::{Plan, attention_of};
 use crate::machine::gpu;

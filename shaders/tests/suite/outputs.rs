@@ -3,10 +3,11 @@
 use attnproof_layouts::kind::LayoutKind;
 use attnproof_layouts::pack::Poison;
 use attnproof_oracle::{Finding, Model, OutType};
-use attnproof_shaders::abi::{GUARD_WORDS, Outputs, UNWRITTEN};
+use attnproof_shaders::abi::{GUARD_WORDS, UNWRITTEN};
 use attnproof_shaders::cpu;
 use attnproof_shaders::device;
 use attnproof_shaders::dispatch::{Gpu, Run};
+use attnproof_shaders::results::Outputs;
 
 use crate::batch::{Batch, Plan};
 
