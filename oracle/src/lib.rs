@@ -15,6 +15,7 @@ pub mod reference;
 mod rule;
 pub mod scale;
 pub mod second;
+pub mod simulate;
 pub mod spec;
 
 pub use bound::{Bounds, Model, bounds};

@@ -39,12 +39,15 @@ pub(crate) fn visible_keys(
 
 /// The ALiBi bias on the score of key `j` for query head `h` at position `p`; 0 without ALiBi.
 pub(crate) fn alibi_bias(spec: &Spec, h: usize, p: i64, j: usize) -> f64 {
-    let Some(slopes) = spec.slopes() else { return 0.0 };
+    spec.slopes().map_or(0.0, |slopes| f64::from(slopes[h]) * alibi_distance(spec, p, j) as f64)
+}
+
+/// What the ALiBi slope is multiplied with for key `j` and a query at position `p`.
+pub(crate) fn alibi_distance(spec: &Spec, p: i64, j: usize) -> i64 {
     let j = j as i64;
-    let distance = match (spec.profile().alibi_origin, spec.profile().causal) {
+    match (spec.profile().alibi_origin, spec.profile().causal) {
         (AlibiOrigin::Absolute, _) => j,
         (AlibiOrigin::Query, Causal::None) => -(p - j).abs(),
         (AlibiOrigin::Query, Causal::BottomRight | Causal::TopLeft) => j - p,
-    };
-    f64::from(slopes[h]) * distance as f64
+    }
 }

@@ -2,7 +2,7 @@
 
 use attnproof_oracle::{
     Accum, Alibi, AlibiOrigin, BiasOrder, Causal, EmptyRow, HeadMap, LseBase, LseEmpty, Profile, Row, Scale,
-    Shape, Spec, Window,
+    Shape, Spec, Window, simulate::Rng,
 };
 use ndarray::{Array2, Array3};
 use proptest::{
@@ -13,41 +13,6 @@ use proptest::{
 /// A proptest configuration that asks the same questions on every run.
 pub(crate) fn fixed(cases: u32) -> Config {
     Config { cases, rng_seed: RngSeed::Fixed(0x00A7_7920), failure_persistence: None, ..Config::default() }
-}
-
-/// `SplitMix64` (Steele, Lea, Flood, 2014).
-#[derive(Clone)]
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [0, 1).
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.bits() % n as u64) as usize
-    }
-
-    /// Bell-shaped, mean 0, variance 1, exact in f32.
-    pub(crate) fn normal(&mut self) -> f64 {
-        let sum: f64 = (0..12).map(|_| self.unit()).sum();
-        f64::from((sum - 6.0) as f32)
-    }
-
-    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
-        for end in (1..list.len()).rev() {
-            list.swap(end, self.below(end + 1));
-        }
-    }
 }
 
 /// A sequence that owns its tensors.

@@ -5,8 +5,6 @@ mod analytic;
 mod bound_sense;
 mod codec;
 mod inputs;
-mod kernels;
-mod machine;
 mod soundness;
 mod spec;
 mod verdict;

@@ -1,16 +1,13 @@
 //! No correct kernel leaves its bound: simulated kernels, as wrong as their model allows, on random and hostile rows.
 
+use attnproof_oracle::simulate::{Algorithm, Errors, Machine, Question, Rng, Rounding};
 use attnproof_oracle::{
     Accum, Alibi, BiasOrder, Causal, Elem, LseBase, Model, OutType, PRounding, Profile, Saturate, Scale,
     Shape, Spec, Window, bounds, budget_used,
 };
-use ndarray::{Array3, Axis};
+use ndarray::Axis;
 
-use crate::{
-    inputs::{Rng, Sequence},
-    kernels::{Algorithm, Question},
-    machine::{Errors, Machine, Rounding},
-};
+use crate::inputs::Sequence;
 
 const FAMILIES: usize = 12;
 const ALGORITHMS: [Algorithm; 7] = [
@@ -118,33 +115,10 @@ fn spec(rng: &mut Rng, precision: &Profile) -> Spec {
     Spec::new(shape, profile).expect("fits")
 }
 
-/// What a kernel is asked about row `i`, head `h`, in a random order of keys. Rules written out for the profiles that
-/// [`spec`] makes.
+/// What a kernel is asked about row `i`, head `h`; half of the time in a random order of keys.
 fn question(sequence: &Sequence, i: usize, h: usize, rng: &mut Rng) -> Question {
-    let (spec, tq, tk) = (&sequence.spec, sequence.q.dim().0, sequence.k.dim().0);
-    let p = (tk + i) as i64 - tq as i64;
-    let causal = spec.profile().causal != Causal::None;
-    let mut keys: Vec<usize> = (0..tk)
-        .filter(|&j| !causal || j as i64 <= p)
-        .filter(|&j| spec.profile().window.left.is_none_or(|left| j as i64 >= p - i64::from(left)))
-        .collect();
-    if rng.below(2) == 0 {
-        rng.shuffle(&mut keys);
-    }
-    let kv = h / spec.shape().group();
-    let rows = |tensor: &Array3<f64>| -> Vec<Vec<f32>> {
-        keys.iter().map(|&j| (0..tensor.dim().2).map(|c| tensor[[j, kv, c]] as f32).collect()).collect()
-    };
-    let distance = |j: usize| if causal { j as i64 - p } else { -(j as i64 - p).abs() };
-    Question {
-        q: (0..spec.shape().d).map(|c| sequence.q[[i, h, c]] as f32).collect(),
-        k: rows(&sequence.k),
-        v: rows(&sequence.v),
-        bias: keys.iter().map(|&j| (spec.slopes().map_or(0.0, |s| s[h]), distance(j) as f32)).collect(),
-        sink: spec.profile().sinks.as_ref().map(|sinks| sinks[h]),
-        scale: spec.scale() as f32,
-        dv: spec.shape().dv,
-    }
+    let shuffled = rng.below(2) == 0;
+    Question::new(&sequence.spec, &sequence.row(), i, h, shuffled.then_some(rng))
 }
 
 /// Runs every algorithm on one sequence and takes the shares of the bound.
@@ -169,10 +143,6 @@ fn run(sequence: &Sequence, model: &Model, machine: &mut Machine, shares: &mut S
                     let (got, at) = (profile.out.round(f64::from(o)), [i, h, c]);
                     worst = worst.max(budget_used(got, answer.o[at], bounds.o[at], profile.out));
                 }
-                let lse = match profile.lse_base {
-                    LseBase::E => lse,
-                    LseBase::Two => machine.mul(lse, std::f32::consts::LOG2_E),
-                };
                 let lse = budget_used(f64::from(lse), answer.lse[[i, h]], bounds.lse[[i, h]], OutType::F32);
                 if worst > shares.o || lse > shares.lse {
                     shares.worst = format!("{algorithm:?} query {i} head {h} of {:?}", sequence.spec);

@@ -1,25 +1,30 @@
 //! Simulated f32 arithmetic that is as bad as a model allows.
 
-use attnproof_oracle::{Elem, PRounding, Saturate};
-
-use crate::inputs::Rng;
+use super::Rng;
+use crate::elem::{Elem, Saturate};
+use crate::spec::PRounding;
 
 const EPS: f64 = f32::EPSILON as f64;
 
 /// How an exact result becomes an f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rounding {
+pub enum Rounding {
+    /// To nearest, ties to even.
     Nearest,
+    /// Towards plus infinity.
     Up,
+    /// Towards minus infinity.
     Down,
+    /// Truncation.
     TowardZero,
     /// Either neighbour, by chance.
     Either,
 }
 
 /// Which error an elementary function makes, out of what it is allowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Errors {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Errors {
+    /// None but the rounding of the result.
     None,
     /// Always this share of the limit.
     Share(f64),
@@ -28,13 +33,18 @@ pub(crate) enum Errors {
 }
 
 /// One machine.
-pub(crate) struct Machine {
-    pub(crate) rounding: Rounding,
-    pub(crate) errors: Errors,
-    pub(crate) flush: bool,
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// How sums and products are rounded.
+    pub rounding: Rounding,
+    /// How wrong exp, log, tanh and division are, out of what WGSL allows them.
+    pub errors: Errors,
+    /// Subnormals read as zero and become zero.
+    pub flush: bool,
     /// `tanh` errs by up to 1e-5 absolute, or up to 4 ulps.
-    pub(crate) coarse_tanh: bool,
-    pub(crate) rng: Rng,
+    pub coarse_tanh: bool,
+    /// What chance decides.
+    pub rng: Rng,
 }
 
 impl Machine {
@@ -68,7 +78,7 @@ impl Machine {
     }
 
     /// Subnormals read as zero on a machine that flushes.
-    pub(crate) fn flushed(&self, x: f32) -> f32 {
+    pub(super) fn flushed(&self, x: f32) -> f32 {
         if self.flush && x.is_subnormal() { 0.0 } else { x }
     }
 
@@ -81,31 +91,31 @@ impl Machine {
         }
     }
 
-    pub(crate) fn add(&mut self, a: f32, b: f32) -> f32 {
+    pub(super) fn add(&mut self, a: f32, b: f32) -> f32 {
         self.round(f64::from(a) + f64::from(b))
     }
 
-    pub(crate) fn mul(&mut self, a: f32, b: f32) -> f32 {
+    pub(super) fn mul(&mut self, a: f32, b: f32) -> f32 {
         self.round(f64::from(a) * f64::from(b))
     }
 
-    pub(crate) fn fma(&mut self, a: f32, b: f32, c: f32) -> f32 {
+    pub(super) fn fma(&mut self, a: f32, b: f32, c: f32) -> f32 {
         self.round(f64::from(a) * f64::from(b) + f64::from(c))
     }
 
     /// 2.5 ulps.
-    pub(crate) fn div(&mut self, a: f32, b: f32) -> f32 {
+    pub(super) fn div(&mut self, a: f32, b: f32) -> f32 {
         let error = 1.0 + 2.0 * EPS * self.share();
         self.round(f64::from(a) / f64::from(b) * error)
     }
 
     /// `3 + 2 |x|` ulps, exact at 0.
-    pub(crate) fn exp(&mut self, x: f32) -> f32 {
+    pub(super) fn exp(&mut self, x: f32) -> f32 {
         self.power(libm::exp(f64::from(x)), x)
     }
 
     /// `3 + 2 |x|` ulps, exact at 0.
-    pub(crate) fn exp2(&mut self, x: f32) -> f32 {
+    pub(super) fn exp2(&mut self, x: f32) -> f32 {
         self.power(libm::exp2(f64::from(x)), x)
     }
 
@@ -120,14 +130,14 @@ impl Machine {
     }
 
     /// 2^-21 absolute on [0.5, 2], else 3 ulps.
-    pub(crate) fn log(&mut self, x: f32) -> f32 {
+    pub(super) fn log(&mut self, x: f32) -> f32 {
         let exact = libm::log(f64::from(x));
         let error = if (0.5..=2.0).contains(&x) { 3.0 * EPS } else { exact.abs() * EPS };
         let error = error * self.share();
         self.round(exact + error)
     }
 
-    pub(crate) fn tanh(&mut self, x: f32) -> f32 {
+    pub(super) fn tanh(&mut self, x: f32) -> f32 {
         let exact = libm::tanh(f64::from(x));
         let error = if self.coarse_tanh { 0.98e-5 } else { 3.0 * EPS * exact.abs() };
         let error = error * self.share();
@@ -135,7 +145,7 @@ impl Machine {
     }
 
     /// One weight in the format in which it meets V.
-    pub(crate) fn weight(&mut self, p: f32, rounding: PRounding) -> f32 {
+    pub(super) fn weight(&mut self, p: f32, rounding: PRounding) -> f32 {
         let through = |elem: Elem, x: f64| elem.decode(elem.encode(x, Saturate::Finite));
         match rounding {
             PRounding::None => p,
@@ -149,7 +159,7 @@ impl Machine {
     }
 
     /// A binary16 result.
-    pub(crate) fn half(exact: f64) -> f32 {
+    pub(super) fn half(exact: f64) -> f32 {
         Elem::F16.decode(Elem::F16.encode(exact, Saturate::Nonfinite)) as f32
     }
 }

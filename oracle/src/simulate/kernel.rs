@@ -1,25 +1,12 @@
 //! Correct kernels in simulated arithmetic: several algorithms, orders and splits. Given the visible keys of one row,
 //! each returns its output and natural LSE.
 
-use attnproof_oracle::{Accum, BiasOrder, PRounding, Profile};
-
-use crate::machine::Machine;
-
-/// One query token and head: visible keys only, in the order in which the kernel visits them.
-pub(crate) struct Question {
-    pub(crate) q: Vec<f32>,
-    pub(crate) k: Vec<Vec<f32>>,
-    pub(crate) v: Vec<Vec<f32>>,
-    /// Slope and distance of each key.
-    pub(crate) bias: Vec<(f32, f32)>,
-    pub(crate) sink: Option<f32>,
-    pub(crate) scale: f32,
-    pub(crate) dv: usize,
-}
+use super::{Machine, Question};
+use crate::spec::{Accum, BiasOrder, LseBase, PRounding, Profile};
 
 /// The algorithm.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Algorithm {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
     /// All scores, their maximum, weights, sums; divides at the end.
     TwoPass,
     /// The same, with weights divided before they meet V.
@@ -42,12 +29,21 @@ struct State {
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 
 impl Algorithm {
-    pub(crate) fn run(
-        self,
-        machine: &mut Machine,
-        profile: &Profile,
-        question: &Question,
-    ) -> (Vec<f32>, f32) {
+    /// Output `[dv]` and LSE of one query token and head, in f32 (not yet rounded to the output format). The profile's
+    /// `p_rounding`, `accum` and `lse_base` are followed.
+    ///
+    /// # Panics
+    /// If the question has no key and no sink: an empty row is no arithmetic.
+    pub fn run(self, machine: &mut Machine, profile: &Profile, question: &Question) -> (Vec<f32>, f32) {
+        assert!(!question.k.is_empty() || question.sink.is_some(), "a row without keys is not computed");
+        let (o, lse) = self.natural(machine, profile, question);
+        match profile.lse_base {
+            LseBase::E => (o, lse),
+            LseBase::Two => (o, machine.mul(lse, LOG2_E)),
+        }
+    }
+
+    fn natural(self, machine: &mut Machine, profile: &Profile, question: &Question) -> (Vec<f32>, f32) {
         let scores: Vec<f32> = (0..question.k.len()).map(|j| score(machine, profile, question, j)).collect();
         let p_rounding = profile.p_rounding;
         match self {
