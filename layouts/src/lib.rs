@@ -4,8 +4,10 @@
 //! * [`manager`] owns blocks, references, the free queue and the prefix index; a layout only decides *which* block.
 //! * [`tables`] lowers the manager's state to the words a kernel reads, [`span`] holds the records of the span layouts.
 //! * [`pack`] is the physical store: encoded rows, poison and guards.
+//! * [`fault`] is a library of managers, tables and stores that are wrong on purpose.
 //! * [`launch`] describes one kernel run in logical terms, [`traffic`] predicts its reads from that alone.
 
+pub mod fault;
 pub mod kind;
 pub mod launch;
 pub mod manager;

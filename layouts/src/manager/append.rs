@@ -2,6 +2,7 @@
 //! release what leaves the window.
 
 use super::{Manager, ManagerError, Placed, Row, SlotCopy, SlotWrite};
+use crate::fault::Flaw;
 use crate::kind::LayoutKind;
 
 impl Manager {
@@ -23,14 +24,14 @@ impl Manager {
             if self.rows[row].reserve(size) == 0 {
                 self.grow(row, position);
             }
-            self.reserve -= 1;
+            self.reserve = self.less(self.reserve, 1);
         } else {
-            placed.copies.extend(self.copy_on_write(row, position));
+            placed.copies.extend(self.copy_on_write(row, position).and_then(|copy| self.listed(copy)));
         }
 
         let Some(live) = self.rows.get_mut(row) else { return Ok(placed) };
         let index = (position / size) as usize;
-        let Some(block) = live.blocks[index] else { return Ok(placed) };
+        let Some(block) = live.blocks.get(index).copied().flatten() else { return Ok(placed) };
         placed.writes.push(SlotWrite { position, slot: block * size + position % size });
         live.tokens.push(token);
         self.pool.block_mut(block).filled += 1;
@@ -56,7 +57,8 @@ impl Manager {
         let extent = self.take_extent(last.filter(|_| !(hybrid && shared)));
         self.reserve += extent.len() as u64;
         let Some(row) = self.rows.get_mut(row) else { return };
-        if last.is_none_or(|id| id + 1 != extent[0]) {
+        let elsewhere = last.is_none_or(|id| extent.first() != Some(&(id + 1)));
+        if elsewhere && self.flaw != Some(Flaw::TailStartKept) {
             row.hot_start = position;
         }
         for block in extent {
@@ -69,8 +71,13 @@ impl Manager {
     fn copy_on_write(&mut self, row: &str, position: u32) -> Option<SlotCopy> {
         let size = self.config.block_size;
         let index = (position / size) as usize;
-        let old = self.rows[row].blocks[index]?;
-        if self.pool.block(old).refs == 1 {
+        let old = self.rows[row].blocks.get(index).copied().flatten()?;
+        let alone = match self.flaw {
+            Some(Flaw::SharedWritten) => u32::MAX,
+            Some(Flaw::CopyFromThreeOwners) => 2,
+            _ => 1,
+        };
+        if self.pool.block(old).refs <= alone {
             return None;
         }
         if self.rows[row].reserve(size) == 0 {
@@ -81,16 +88,25 @@ impl Manager {
                 row.list(block, self.pool.block(block).epoch);
             }
         }
-        let live = self.rows.get_mut(row)?;
+        let live = self.rows.get_mut(row).filter(|row| row.blocks.len() > index + 1)?;
         live.blocks.remove(index);
         live.epochs.remove(index);
         live.hot_start = index as u32 * size;
         let new = live.blocks[index]?;
-        self.reserve -= 1;
+        self.reserve = self.less(self.reserve, 1);
         self.pool.block_mut(new).filled = position % size;
         self.drop_ref(old);
         self.stats.copies += 1;
         Some(SlotCopy { from: old * size, to: new * size, count: position % size })
+    }
+
+    /// The copy as it is asked of the store.
+    pub(super) fn listed(&self, copy: SlotCopy) -> Option<SlotCopy> {
+        match self.flaw {
+            Some(Flaw::CopyNotListed) => None,
+            Some(Flaw::CopyOneShort) => Some(SlotCopy { count: copy.count.saturating_sub(1), ..copy }),
+            _ => Some(copy),
+        }
     }
 
     /// Frees the row's blocks wholly below `len - window`: the query at `len - 1` is the earliest still to come.
@@ -98,17 +114,32 @@ impl Manager {
         let size = self.config.block_size;
         let Some(window) = self.config.window.filter(|_| self.config.release) else { return };
         let Some(row) = self.rows.get_mut(row) else { return };
-        let gone = Self::release_front(row, row.len().saturating_sub(window) / size, size);
+        let len = row.len();
+        let until = match self.flaw {
+            Some(Flaw::ReleasedEarly) => len.saturating_sub(window).div_ceil(size).min(len / size),
+            Some(Flaw::ReleasedForNext) => (len + 1).saturating_sub(window) / size,
+            Some(Flaw::NeverReleased) => 0,
+            _ => len.saturating_sub(window) / size,
+        };
+        let keep = self.flaw == Some(Flaw::ReleasedEntryLeft);
+        let gone = Self::release_front(row, until, size, keep);
         self.stats.released_blocks += gone.len() as u64;
         for &block in gone.iter().rev() {
+            match self.flaw {
+                Some(Flaw::ReleaseLeaks) => continue,
+                Some(Flaw::ReleasedWhileShared) => self.pool.block_mut(block).refs = 1,
+                _ => {}
+            }
             self.drop_ref(block);
         }
     }
 
-    fn release_front(row: &mut Row, until: u32, size: u32) -> Vec<u32> {
+    /// Releases the row's blocks before `until`; a faulty row can `keep` naming them.
+    fn release_front(row: &mut Row, until: u32, size: u32, keep: bool) -> Vec<u32> {
         let from = row.released;
-        row.released = until.max(from);
+        row.released = until.min(row.blocks.len() as u32).max(from);
         row.hot_start = row.hot_start.max(row.released * size);
-        row.blocks[from as usize..row.released as usize].iter_mut().filter_map(Option::take).collect()
+        let gone = &mut row.blocks[from as usize..row.released as usize];
+        gone.iter_mut().filter_map(|block| if keep { *block } else { block.take() }).collect()
     }
 }

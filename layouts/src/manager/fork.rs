@@ -2,6 +2,7 @@
 //! hot-tail, whose writable blocks are never shared.
 
 use super::{Manager, ManagerError, Placed, SlotCopy};
+use crate::fault::Flaw;
 use crate::kind::LayoutKind;
 
 impl Manager {
@@ -18,17 +19,23 @@ impl Manager {
         if partial > 0 {
             self.require(1)?;
         }
-        let hot_tail = self.kind == LayoutKind::HotTailContiguous;
+        let hot_tail = self.kind == LayoutKind::HotTailContiguous && !self.has(Flaw::SharedWritten);
         let mut placed = Placed::default();
 
         let mut new = self.rows[parent].clone();
         let whole = (new.len() / size) as usize;
-        let shared = if hot_tail { whole } else { new.written(size) };
+        let shared = match self.flaw {
+            Some(Flaw::RoomSharedByFork) => new.blocks.len(),
+            _ if hot_tail => whole,
+            _ => new.written(size),
+        };
         let last = new.blocks.get(whole).copied().flatten();
         new.blocks.truncate(shared);
         new.epochs.truncate(shared);
-        new.hot_start = whole as u32 * size;
-        for &block in new.blocks.iter().flatten() {
+        if !self.has(Flaw::CopyKeepsTailStart) {
+            new.hot_start = whole as u32 * size;
+        }
+        for &block in new.blocks.iter().skip(new.released as usize).flatten() {
             self.add_ref(block);
         }
         if let Some(node) = new.chain {
@@ -36,19 +43,23 @@ impl Manager {
         }
         if hot_tail {
             if let Some(row) = self.rows.get_mut(parent) {
-                row.hot_start = new.hot_start;
+                row.hot_start = whole as u32 * size;
             }
             if let Some(last) = last.filter(|_| partial > 0) {
                 let extent = self.take_extent(None);
-                self.reserve += extent.len() as u64 - 1;
-                self.pool.block_mut(extent[0]).filled = partial;
-                self.stats.copies += 1;
-                placed.copies.push(SlotCopy { from: last * size, to: extent[0] * size, count: partial });
+                if let [own, room @ ..] = &extent[..] {
+                    self.reserve += room.len() as u64;
+                    self.pool.block_mut(*own).filled = partial;
+                    self.stats.copies += 1;
+                    let copy = SlotCopy { from: last * size, to: own * size, count: partial };
+                    placed.copies.extend(self.listed(copy));
+                }
                 for block in extent {
                     new.list(block, self.pool.block(block).epoch);
                 }
             }
         }
+        new.list_missing(size);
         self.rows.insert(child.to_owned(), new);
         Ok(placed)
     }

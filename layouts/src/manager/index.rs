@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::fault::Flaw;
+
 /// Hash of one block's key: (hash of the parent chain, the block's tokens, salt).
 pub type ChainHash = fn(parent: u64, tokens: &[u64], salt: u64) -> u64;
 
@@ -16,6 +18,17 @@ pub fn chain_hash(parent: u64, tokens: &[u64], salt: u64) -> u64 {
         z ^ (z >> 31)
     };
     tokens.iter().fold(mix(mix(0, parent), salt), |state, &token| mix(state, token))
+}
+
+/// A faulty [`ChainHash`]: a polynomial of base 31, in which neighbouring tokens can make up for each other.
+pub(super) fn polynomial_hash(parent: u64, tokens: &[u64], salt: u64) -> u64 {
+    let start = parent.wrapping_mul(31).wrapping_add(salt);
+    tokens.iter().fold(start, |state, &token| state.wrapping_mul(31).wrapping_add(token))
+}
+
+/// A faulty [`ChainHash`]: the low byte of the right one.
+pub(super) fn low_byte_hash(parent: u64, tokens: &[u64], salt: u64) -> u64 {
+    chain_hash(parent, tokens, salt) & 0xFF
 }
 
 /// Name of a chain: equal ids mean equal salt and equal tokens from position 0 to the end of the block.
@@ -42,24 +55,39 @@ pub(super) struct Index {
     by_hash: BTreeMap<u64, Vec<NodeId>>,
     children: BTreeMap<(Option<NodeId>, u64), BTreeSet<NodeId>>,
     next: u64,
+    flaw: Option<Flaw>,
 }
 
 impl Index {
-    pub(super) fn new(hash: ChainHash) -> Self {
-        Self { hash, nodes: BTreeMap::new(), by_hash: BTreeMap::new(), children: BTreeMap::new(), next: 0 }
+    pub(super) fn new(hash: ChainHash, flaw: Option<Flaw>) -> Self {
+        let (by_hash, children) = (BTreeMap::new(), BTreeMap::new());
+        Self { hash, nodes: BTreeMap::new(), by_hash, children, next: 0, flaw }
     }
 
     fn hash_of(&self, parent: Option<NodeId>, tokens: &[u64], salt: u64) -> u64 {
         let above = parent.and_then(|p| self.nodes.get(&p)).map_or(0, |p| p.hash);
-        (self.hash)(above, tokens, salt)
+        match self.flaw {
+            Some(Flaw::NoParent) => (self.hash)(0, tokens, salt),
+            Some(Flaw::NoSalt) => (self.hash)(above, tokens, 0),
+            _ => (self.hash)(above, tokens, salt),
+        }
+    }
+
+    /// Whether the node has that key.
+    fn is_key(&self, node: &Node, parent: Option<NodeId>, tokens: &[u64], salt: u64) -> bool {
+        let trusted = matches!(self.flaw, Some(Flaw::PolynomialTrusted | Flaw::LowByteTrusted));
+        let same_parent = node.parent == parent || self.flaw == Some(Flaw::NoParent);
+        let same_salt = node.salt == salt || self.flaw == Some(Flaw::NoSalt);
+        trusted || (same_parent && same_salt && *node.tokens == *tokens)
     }
 
     /// The node of that key, if some block or row still needs it.
     pub(super) fn find(&self, parent: Option<NodeId>, tokens: &[u64], salt: u64) -> Option<NodeId> {
         let candidates = self.by_hash.get(&self.hash_of(parent, tokens, salt))?;
-        candidates.iter().copied().find(|id| {
-            self.nodes.get(id).is_some_and(|n| n.parent == parent && n.salt == salt && *n.tokens == *tokens)
-        })
+        candidates
+            .iter()
+            .copied()
+            .find(|id| self.nodes.get(id).is_some_and(|node| self.is_key(node, parent, tokens, salt)))
     }
 
     /// The node of that key, made if it is new. A new node lives only while something uses it: join a block or
@@ -164,7 +192,8 @@ impl Index {
     pub(super) fn leave(&mut self, id: NodeId, block: u32) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let before = node.blocks.len();
-        node.blocks.retain(|&other| other != block);
+        let all = self.flaw == Some(Flaw::OneBlockPerKey);
+        node.blocks.retain(|&other| other != block && !all);
         if before > 0 && node.blocks.is_empty() {
             self.release(id);
         }

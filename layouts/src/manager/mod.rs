@@ -24,6 +24,7 @@ mod types;
 
 use std::collections::BTreeMap;
 
+use crate::fault::{Flaw, ManagerFault};
 use crate::kind::LayoutKind;
 use index::{Index, NodeId};
 use pool::Pool;
@@ -59,7 +60,14 @@ impl Row {
 
     /// Unwritten growth blocks.
     fn reserve(&self, block_size: u32) -> usize {
-        self.blocks.len() - self.written(block_size)
+        self.blocks.len().saturating_sub(self.written(block_size))
+    }
+
+    /// Lists blocks that a faulty pool could not give as missing, so that every token has an entry.
+    fn list_missing(&mut self, block_size: u32) {
+        let entries = self.blocks.len().max(self.written(block_size));
+        self.blocks.resize(entries, None);
+        self.epochs.resize(entries, 0);
     }
 
     fn list(&mut self, block: u32, epoch: u32) {
@@ -81,6 +89,8 @@ pub struct Manager {
     /// Blocks that later copies on write will need: owners beyond the first of partial blocks.
     claims: u64,
     stats: Stats,
+    /// What this manager does wrong on purpose.
+    flaw: Option<Flaw>,
 }
 
 impl Manager {
@@ -98,6 +108,33 @@ impl Manager {
     /// # Errors
     /// As [`Manager::new`].
     pub fn with_hash(kind: LayoutKind, config: PoolConfig, hash: ChainHash) -> Result<Self, ManagerError> {
+        Self::build(kind, config, hash, None)
+    }
+
+    /// As [`Manager::new`], wrong on purpose. A fault that cannot occur in this layout, or that is one of the store,
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// As [`Manager::new`].
+    pub fn with_fault(
+        kind: LayoutKind,
+        config: PoolConfig,
+        fault: &ManagerFault,
+    ) -> Result<Self, ManagerError> {
+        let hash = match fault.flaw {
+            Flaw::PolynomialTrusted => index::polynomial_hash,
+            Flaw::LowByteTrusted => index::low_byte_hash,
+            _ => chain_hash,
+        };
+        Self::build(kind, config, hash, Some(fault.flaw).filter(|_| fault.layouts.contains(&kind)))
+    }
+
+    fn build(
+        kind: LayoutKind,
+        config: PoolConfig,
+        hash: ChainHash,
+        flaw: Option<Flaw>,
+    ) -> Result<Self, ManagerError> {
         let refuse =
             |field, value: u32, rule| Err(ManagerError::Config { field, value: u64::from(value), rule });
         if config.blocks == 0 {
@@ -122,11 +159,12 @@ impl Manager {
             kind,
             config,
             pool: Pool::new(config.blocks, config.first_block),
-            index: Index::new(hash),
+            index: Index::new(hash, flaw),
             rows: BTreeMap::new(),
             reserve: 0,
             claims: 0,
             stats: Stats::default(),
+            flaw,
         })
     }
 
@@ -138,6 +176,11 @@ impl Manager {
     /// Size and policy.
     pub fn config(&self) -> &PoolConfig {
         &self.config
+    }
+
+    /// Whether this manager is wrong in that way.
+    pub(crate) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
     }
 
     /// Whether both are in the same state, refusals not counted: what a refused operation must leave.
@@ -184,7 +227,13 @@ impl Manager {
 
     /// Blocks the next operation could take: free ones and growth room, less the claims of forks.
     pub fn available(&self) -> u64 {
-        self.pool.free() as u64 + self.reserve - self.claims
+        self.less(self.pool.free() as u64 + self.reserve, self.claims)
+    }
+
+    /// `total - part`. Only in a faulty manager can the part be larger.
+    fn less(&self, total: u64, part: u64) -> u64 {
+        debug_assert!(part <= total || self.flaw.is_some(), "{part} of {total} blocks");
+        total.saturating_sub(part)
     }
 
     /// Frees a row, its last block first. Its full blocks stay in the prefix index until they are popped.
@@ -196,9 +245,17 @@ impl Manager {
             self.stats.failed += 1;
             return Err(ManagerError::UnknownRow(row.to_owned()));
         };
-        self.reserve -= gone.reserve(self.config.block_size) as u64;
-        for block in gone.blocks.iter().rev().flatten() {
-            self.drop_ref(*block);
+        self.reserve = self.less(self.reserve, gone.reserve(self.config.block_size) as u64);
+        let mut blocks: Vec<u32> =
+            gone.blocks.iter().skip(gone.released as usize).rev().copied().flatten().collect();
+        match self.flaw {
+            Some(Flaw::FreedTwice) => blocks.extend(blocks.first().copied()),
+            Some(Flaw::LastBlockLeaks) => blocks = blocks.split_off(blocks.len().min(1)),
+            Some(Flaw::HeadFirst) => blocks.reverse(),
+            _ => {}
+        }
+        for block in blocks {
+            self.drop_ref(block);
         }
         if let Some(node) = gone.chain {
             self.index.release(node);
@@ -256,7 +313,7 @@ impl Manager {
     /// One more row lists the block: off the free queue if it was free (prefix hit), a claim if it is partial.
     fn add_ref(&mut self, id: u32) {
         let partial = self.is_partial(id);
-        if self.pool.block(id).refs > 0 && partial {
+        if self.pool.block(id).refs > 0 && partial && !self.has(Flaw::ClaimsIgnored) {
             self.claims += 1;
         }
         self.pool.add_ref(id);
@@ -265,8 +322,11 @@ impl Manager {
     /// One row less lists the block. The last one frees it: to the end of the queue, still keyed unless another
     /// live block holds the same content.
     fn drop_ref(&mut self, id: u32) {
-        if self.pool.block(id).refs > 1 && self.is_partial(id) {
-            self.claims -= 1;
+        if self.has(Flaw::FreedByOneOwner) {
+            self.pool.block_mut(id).refs = 1;
+        }
+        if self.pool.block(id).refs > 1 && self.is_partial(id) && !self.has(Flaw::ClaimsIgnored) {
+            self.claims = self.less(self.claims, 1);
         }
         if self.pool.drop_ref(id) > 0 {
             return;
@@ -276,6 +336,9 @@ impl Manager {
             Some(_) => {}
             None => self.pool.block_mut(id).filled = 0,
         }
+        if self.has(Flaw::NewestFirst) {
+            return self.pool.push_front(id);
+        }
         self.pool.push_back(id);
     }
 
@@ -283,7 +346,9 @@ impl Manager {
     fn forget(&mut self, id: u32) {
         let block = self.pool.block_mut(id);
         block.filled = 0;
-        if let Some(node) = block.node.take() {
+        if let Some(node) = block.node.take()
+            && !self.has(Flaw::EntryOutlivesBlock)
+        {
             self.index.leave(node, id);
         }
         self.pool.note_unkeyed(id);

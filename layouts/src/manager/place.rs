@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Manager;
+use crate::fault::Flaw;
 use crate::kind::LayoutKind;
 
 impl Manager {
@@ -31,7 +32,7 @@ impl Manager {
             .into_iter()
             .flat_map(|last| last + 1..self.config.blocks)
             .take(want)
-            .take_while(|id| self.pool.plain().contains(id))
+            .take_while(|id| self.pool.plain().contains(id) || self.has(Flaw::GrowsOverNeighbour))
             .collect();
         if !in_place.is_empty() {
             return self.take_all(in_place);
@@ -59,7 +60,9 @@ impl Manager {
 
     fn take_sorted(&mut self, count: usize) -> Vec<u32> {
         let mut ids = self.take_oldest(count);
-        ids.sort_unstable();
+        if !self.has(Flaw::Unsorted) {
+            ids.sort_unstable();
+        }
         ids
     }
 
@@ -122,8 +125,12 @@ impl Manager {
             if self.reserve == 0 {
                 return;
             }
+            let twice = self.has(Flaw::RoomGivenTwice);
             let richest = self.rows.values_mut().rev().max_by_key(|row| row.reserve(block_size));
-            let Some(block) = richest.and_then(|row| {
+            let Some(block) = richest.filter(|row| row.reserve(block_size) > 0).and_then(|row| {
+                if twice {
+                    return row.blocks.last().copied().flatten();
+                }
                 row.epochs.pop();
                 row.blocks.pop().flatten()
             }) else {
@@ -132,11 +139,19 @@ impl Manager {
             self.reserve -= 1;
             self.stats.reclaimed += 1;
             self.pool.drop_ref(block);
-            self.pool.push_front(block);
+            if !self.has(Flaw::RoomLeaks) {
+                self.pool.push_front(block);
+            }
         }
     }
 
-    fn take_all(&mut self, ids: Vec<u32>) -> Vec<u32> {
+    fn take_all(&mut self, mut ids: Vec<u32>) -> Vec<u32> {
+        if self.has(Flaw::EvictsInUse)
+            && let Some(evicted) = ids.iter_mut().find(|id| self.pool.block(**id).node.is_some())
+        {
+            let in_use = (0..).zip(self.pool.all()).find(|(_, b)| b.refs > 0 && b.node.is_some());
+            *evicted = in_use.map_or(*evicted, |(id, _)| id);
+        }
         for &id in &ids {
             if let Some(node) = self.pool.block(id).node {
                 if self.kind == LayoutKind::HybridPrefixShared {

@@ -98,17 +98,28 @@ impl Pool {
     /// One reference less; how many are left. The caller queues a block that reaches 0.
     pub(super) fn drop_ref(&mut self, id: u32) -> u32 {
         let block = &mut self.blocks[id as usize];
-        block.refs -= 1;
+        block.refs = block.refs.saturating_sub(1);
         block.refs
     }
 
     /// Takes a free, unkeyed block for new content.
     pub(super) fn allocate(&mut self, id: u32) -> u32 {
+        if self.block(id).refs > 0 {
+            self.unqueue(id);
+        }
         self.add_ref(id);
         let block = &mut self.blocks[id as usize];
         block.epoch += 1;
         block.filled = 0;
         block.epoch
+    }
+
+    /// Takes a block in use off the queue: it is there only if a faulty manager has queued it.
+    fn unqueue(&mut self, id: u32) {
+        let stamp = self.queue.iter().find(|&(_, &queued)| queued == id).map(|(&stamp, _)| stamp);
+        if let Some(stamp) = stamp {
+            self.queue.remove(&stamp);
+        }
     }
 
     /// Queues a free block to be reused last.

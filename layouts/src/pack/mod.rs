@@ -10,6 +10,7 @@ use attnproof_oracle::elem::Elem;
 use attnproof_oracle::scale::Granularity;
 use thiserror::Error;
 
+use crate::fault::{Flaw, ManagerFault};
 use crate::kind::LayoutKind;
 use crate::launch::Addressing;
 use crate::manager::SlotCopy;
@@ -123,6 +124,8 @@ struct Tensor {
     granularity: Granularity,
     rows: Vec<Option<Box<[u32]>>>,
     scales: Vec<Option<Box<[f32]>>>,
+    /// What this tensor does wrong on purpose.
+    flaw: Option<Flaw>,
 }
 
 /// Both pools and their scale tables.
@@ -146,6 +149,14 @@ impl Store {
             k: Tensor::new("k", k_order, geometry.k_scale, &geometry, static_scales.0)?,
             v: Tensor::new("v", v_order, geometry.v_scale, &geometry, static_scales.1)?,
         })
+    }
+
+    /// The same store, wrong on purpose. A fault of the manager or its tables changes nothing.
+    #[must_use]
+    pub fn with_fault(mut self, fault: &ManagerFault) -> Self {
+        self.k.flaw = Some(fault.flaw).filter(|&flaw| flaw != Flaw::ValuesNotCopied);
+        self.v.flaw = Some(fault.flaw);
+        self
     }
 
     /// Size and format.
@@ -175,7 +186,8 @@ impl Store {
     /// When the slot is not in the pool or the row has another shape than the geometry: a fault of the caller.
     pub fn write(&mut self, slot: u32, row: &RowCodes<'_>) {
         self.k.write(slot, row.k, row.k_scale);
-        self.v.write(slot, row.v, row.v_scale);
+        let swapped = self.v.has(Flaw::ValuesUnderKeyScales) && row.k_scale.len() == row.v_scale.len();
+        self.v.write(slot, row.v, if swapped { row.k_scale } else { row.v_scale });
     }
 
     /// Copies codes and, where whole scale rows go with them, scales: token rows always, a block's row when the first
@@ -240,7 +252,7 @@ impl Tensor {
             Granularity::Block => vec![None; geometry.blocks as usize],
             Granularity::Token => vec![None; slots as usize],
         };
-        Ok(Self { order, granularity, rows: vec![None; slots as usize], scales })
+        Ok(Self { order, granularity, rows: vec![None; slots as usize], scales, flaw: None })
     }
 
     fn row(&self, slot: u32) -> Option<&[u32]> {
@@ -254,6 +266,10 @@ impl Tensor {
             Granularity::Block => Some((slot / self.order.block_size) as usize),
             Granularity::Token => Some(slot as usize),
         }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
     }
 
     /// Whether a scale row is written together with this slot.
@@ -277,19 +293,37 @@ impl Tensor {
 
     fn write(&mut self, slot: u32, codes: &[u32], scales: &[f32]) {
         assert_eq!(codes.len(), self.order.row_elements(), "a row has heads x dims codes");
-        self.rows[slot as usize] = Some(codes.into());
+        let slot = if self.has(Flaw::SlotCut) { slot & 0xFFFF } else { slot };
+        let place = &mut self.rows[slot as usize];
+        if place.is_none() || self.flaw != Some(Flaw::OldBytesKept) {
+            *place = Some(codes.into());
+        }
         if let Some(row) = self.stored_row(slot)
             && self.scale_goes_with(slot)
         {
+            if self.has(Flaw::BlockScaleKept)
+                && self.granularity == Granularity::Block
+                && self.scales[row].is_some()
+            {
+                return;
+            }
             assert_eq!(scales.len(), self.order.heads as usize, "a row has one scale per head");
             self.scales[row] = Some(scales.into());
         }
     }
 
     fn copy(&mut self, copy: &SlotCopy) {
+        if self.has(Flaw::ValuesNotCopied) {
+            return;
+        }
+        let longer = self.has(Flaw::CopyOneLong) && !copy.count.is_multiple_of(self.order.block_size);
+        let copy = SlotCopy { count: copy.count + u32::from(longer), ..*copy };
         let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
         let rows = self.rows[from..from + count].to_vec();
         self.rows[to..to + count].clone_from_slice(&rows);
+        if self.has(Flaw::ScalesNotCopied) {
+            return;
+        }
         let moved: Vec<_> = (0..copy.count)
             .map(|i| (copy.from + i, copy.to + i))
             .filter(|&(from, to)| self.scale_goes_with(from) && self.scale_goes_with(to))

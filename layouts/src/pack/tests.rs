@@ -227,3 +227,18 @@ fn impossible_geometries_are_refused() {
     let want = PackError::StaticScales { tensor: "v", granularity: "head", want: 2, got: 1 };
     assert_eq!(fixed.err(), Some(want));
 }
+
+/// A harmless fault must still be there: the slot behind the copied ones changes, but not the next block.
+#[test]
+fn a_copy_that_is_too_long_stays_in_its_block() {
+    let fault = crate::fault::library().iter().find(|fault| fault.id == "copy-one-slot-long").unwrap();
+    let mut store = scaled(Granularity::Block, Granularity::Token).with_fault(fault);
+    for slot in 0..5 {
+        write(&mut store, slot, slot + 1);
+    }
+    store.copy(&SlotCopy { from: 0, to: 8, count: 2 });
+    assert_eq!(store.read_row(10), store.read_row(2));
+    assert_eq!(store.read_row(11), None);
+    store.copy(&SlotCopy { from: 0, to: 4, count: 4 });
+    assert_eq!(store.read_row(8), store.read_row(0));
+}

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Batch, BatchRow};
+use crate::fault::Flaw;
 
 /// One segment: the same physical blocks in all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,7 @@ pub(super) fn segments(batch: &Batch<'_>) -> Vec<Segment> {
     for (start, end, members) in found {
         let with_member = |s: &&Segment| s.members.iter().any(|row| members.contains(row));
         let level = segments.iter().filter(with_member).map(|s| s.level + 1).max().unwrap_or(0);
+        let level = if batch.has(Flaw::LevelsEqual) { 0 } else { level };
         let holds_all = |s: &Segment| members.iter().all(|row| s.members.contains(row));
         let parents = segments.iter().zip(0u32..).filter(|(s, _)| holds_all(s));
         let parent = parents.max_by_key(|(s, _)| s.level).map(|(_, index)| index);

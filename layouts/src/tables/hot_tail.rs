@@ -3,13 +3,14 @@
 use super::packed::push_packed;
 use super::runs::{block_flags, span_flags};
 use super::{Batch, BatchRow, Table, Tables};
+use crate::fault::Flaw;
 use crate::span::{RESERVED, Sharing};
 
 /// `CuQ [R + 1]`, the packed table of the positions before the tail, `Tail [R][4]`.
 pub(super) fn lower(batch: &Batch<'_>, tables: &mut Tables) {
     tables.push(Table::CuQ, batch.cu_q());
     let cold: Vec<_> = batch.rows.iter().map(|row| cold_part(batch, row)).collect();
-    push_packed(&cold, batch.block_size, tables);
+    push_packed(&cold, batch, tables);
     tables.push(Table::Tail, batch.rows.iter().flat_map(|row| tail(batch, row)));
 }
 
@@ -30,5 +31,8 @@ fn tail(batch: &Batch<'_>, row: &BatchRow<'_>) -> [u32; 4] {
         _ => span_flags(batch, Sharing::Tail, false),
     };
     let reserved = if row.view.blocks.len() > written.len() { RESERVED } else { 0 };
-    [slot, start, row.view.len.saturating_sub(start), flags | reserved]
+    let start = if batch.has(Flaw::TailStartsEarly) { start.saturating_sub(batch.block_size) } else { start };
+    let room = row.view.blocks.len().saturating_sub(written.len()) as u32 * batch.block_size;
+    let end = if batch.has(Flaw::TailCountsRoom) { row.view.len + room } else { row.view.len };
+    [slot, start, end.saturating_sub(start), flags | reserved]
 }

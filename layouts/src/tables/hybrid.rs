@@ -4,6 +4,7 @@ use super::contiguous::describe;
 use super::groups::Segment;
 use super::runs::runs;
 use super::{Batch, Table, Tables};
+use crate::fault::Flaw;
 use crate::span::{GroupDesc, NONE, SeqDesc};
 
 /// `SeqDesc [R]`, `Spans` (private records row by row, then group by group), `Groups [g]`, `Members [m]`.
@@ -16,7 +17,8 @@ pub(super) fn lower(batch: &Batch<'_>, segments: &[Segment], tables: &mut Tables
         .map(|(row, r)| {
             let of_row: Vec<_> =
                 segments.iter().zip(0u32..).filter(|(s, _)| s.members.contains(&r)).collect();
-            let shared = |i: u32| of_row.iter().any(|(s, _)| s.blocks.contains(&i));
+            let elsewhere = !batch.has(Flaw::PrefixTwice);
+            let shared = |i: u32| elsewhere && of_row.iter().any(|(s, _)| s.blocks.contains(&i));
             let deepest = of_row.iter().max_by_key(|(s, _)| s.level).map(|(_, group)| *group);
             describe(batch, row, shared, deepest, &mut spans)
         })
@@ -33,9 +35,9 @@ pub(super) fn lower(batch: &Batch<'_>, segments: &[Segment], tables: &mut Tables
             span_begin: spans.len() as u32,
             span_count: records.len() as u32,
             logical_start: segment.blocks.start * batch.block_size,
-            length: segment.blocks.len() as u32 * batch.block_size,
+            length: (segment.blocks.len() as u32 - u32::from(batch.has(Flaw::GroupShort))) * batch.block_size,
             member_begin: members.len() as u32,
-            member_count: segment.members.len() as u32,
+            member_count: segment.members.len() as u32 - u32::from(batch.has(Flaw::MembersShort)),
             parent: segment.parent.unwrap_or(NONE),
             level: segment.level,
         });

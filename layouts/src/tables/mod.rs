@@ -10,7 +10,7 @@ mod hybrid;
 mod packed;
 mod runs;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::ops::Range;
 
@@ -18,6 +18,7 @@ use attnproof_oracle::elem::Elem;
 use attnproof_oracle::scale::Granularity;
 use thiserror::Error;
 
+use crate::fault::Flaw;
 use crate::kind::LayoutKind;
 use crate::launch::{Attention, LaunchRow, launch_rows};
 use crate::manager::{Manager, RowView};
@@ -154,6 +155,7 @@ pub fn lower(
         let view = m.row(query.name).ok_or_else(|| LowerError::UnknownRow(query.name.to_owned()))?;
         views.push(BatchRow { view, shape });
     }
+    mislead(m, &mut views);
     let batch = Batch {
         manager: m,
         block_size: m.config().block_size,
@@ -181,6 +183,27 @@ pub fn lower(
     Ok(tables)
 }
 
+/// What a faulty manager tells of its rows.
+fn mislead(m: &Manager, rows: &mut [BatchRow<'_>]) {
+    if m.has(Flaw::NextRowsBlocks)
+        && let Some(first) = rows.first().map(|row| row.view.blocks)
+    {
+        for i in 0..rows.len() {
+            rows[i].view.blocks = rows.get(i + 1).map_or(first, |next| next.view.blocks);
+        }
+    }
+    for row in rows {
+        let in_mid_block = row.view.len % m.config().block_size > 0;
+        let len = match row.view.len {
+            len if m.has(Flaw::LengthShort) => len.saturating_sub(1),
+            len if m.has(Flaw::LengthLong) && in_mid_block => len + 1,
+            len => len,
+        };
+        row.view.len = len;
+        row.shape.len = len;
+    }
+}
+
 /// Levels that [`Table::MergeMask`] can tell apart beside the private part.
 const MAX_LEVELS: u32 = 31;
 
@@ -201,6 +224,10 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    fn has(&self, flaw: Flaw) -> bool {
+        self.manager.has(flaw)
+    }
+
     /// Physical blocks of the row's written logical blocks; [`None`] = released.
     fn written<'r>(&self, row: &BatchRow<'r>) -> &'r [Option<u32>] {
         let count = row.view.len.div_ceil(self.block_size) as usize;
@@ -215,9 +242,14 @@ impl Batch<'_> {
     fn merge_masks(&self, segments: &[Segment]) -> Vec<u32> {
         let mut masks = vec![1; self.rows.len()];
         for segment in segments {
-            for &row in &segment.members {
-                masks[row as usize] |= 2 << segment.level;
+            let missing = self.has(Flaw::MaskBitMissing).then(|| segment.members.last()).flatten();
+            for row in segment.members.iter().filter(|&row| Some(row) != missing) {
+                masks[*row as usize] |= 2 << segment.level;
             }
+        }
+        if self.has(Flaw::MaskBitOfOthers) {
+            let all = masks.iter().fold(0, |all, mask| all | mask);
+            masks.fill(all);
         }
         let per_row = self.rows.iter().zip(masks);
         per_row.flat_map(|(row, mask)| std::iter::repeat_n(mask, row.shape.q_len as usize)).collect()

@@ -3,6 +3,7 @@
 use attnproof_oracle::scale::Granularity;
 
 use super::{Batch, BatchRow};
+use crate::fault::Flaw;
 use crate::span::{NONE, RESERVED, Sharing, SpanFlags, SpanRec, WHOLE_RUN, stamp};
 
 /// The runs of the row's logical blocks `logical` (ascending), clipped to its length. Released blocks are left out.
@@ -19,7 +20,7 @@ pub(super) fn runs(
         let Some(block) = written.get(i as usize).copied().flatten() else { continue };
         let record = one_block(batch, row, i, block, group);
         match runs.last_mut() {
-            Some(last) if continues(last, &record) => {
+            Some(last) if continues(batch, last, &record) => {
                 last.length += record.length;
                 last.check ^= record.check;
             }
@@ -39,10 +40,14 @@ pub(super) fn runs(
 }
 
 /// Whether `next` can be read as part of `last`. Only a row's last block is partial, so what continues is aligned.
-fn continues(last: &SpanRec, next: &SpanRec) -> bool {
+fn continues(batch: &Batch<'_>, last: &SpanRec, next: &SpanRec) -> bool {
+    let end = last.phys_slot + last.length;
+    let follows = end == next.phys_slot
+        || batch.has(Flaw::GapMerged) && end + batch.block_size == next.phys_slot
+        || batch.has(Flaw::DescendingMerged) && next.phys_slot + batch.block_size == last.phys_slot;
     last.logical_start + last.length == next.logical_start
-        && last.phys_slot + last.length == next.phys_slot
-        && last.flags == next.flags
+        && follows
+        && (last.flags == next.flags || batch.has(Flaw::FlagsMerged))
 }
 
 fn one_block(batch: &Batch<'_>, row: &BatchRow<'_>, logical: u32, block: u32, group: Option<u32>) -> SpanRec {

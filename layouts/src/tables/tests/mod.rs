@@ -15,7 +15,7 @@ use crate::manager::{Manager, PoolConfig};
 use crate::span::{GroupDesc, SeqDesc, SpanRec};
 
 /// Block size of all managers here.
-const B: u32 = 4;
+pub(crate) const B: u32 = 4;
 
 fn manager(kind: LayoutKind, blocks: u32, window: Option<u32>) -> Manager {
     let release = window.is_some();
@@ -27,7 +27,7 @@ fn tok(stream: u64, count: usize) -> Vec<u64> {
     (0..count as u64).map(|i| stream * 1000 + i).collect()
 }
 
-fn attention(left: u32) -> Attention {
+pub(crate) fn attention(left: u32) -> Attention {
     Attention {
         scale: 1.0,
         causal: CausalKind::BottomRight,
@@ -45,7 +45,7 @@ fn lowered(m: &Manager, names: &[&str], left: u32) -> Result<Tables, LowerError>
     lower(m, &rows, &attention(left), (Granularity::Token, Granularity::None), Elem::F32)
 }
 
-fn records<T: bytemuck::Pod>(tables: &Tables, table: Table) -> Vec<T> {
+pub(crate) fn records<T: bytemuck::Pod>(tables: &Tables, table: Table) -> Vec<T> {
     let words = size_of::<T>() / 4;
     tables
         .get(table)
@@ -65,7 +65,7 @@ fn private(tables: &Tables, row: usize) -> Vec<SpanRec> {
 }
 
 /// Groups with their members.
-fn groups(tables: &Tables) -> Vec<(GroupDesc, Vec<u32>)> {
+pub(crate) fn groups(tables: &Tables) -> Vec<(GroupDesc, Vec<u32>)> {
     let members = tables.get(Table::Members);
     let with_members = |g: GroupDesc| {
         let begin = g.member_begin as usize;
@@ -75,19 +75,20 @@ fn groups(tables: &Tables) -> Vec<(GroupDesc, Vec<u32>)> {
 }
 
 /// Every slot at which a kernel finds the key `position` of a row, from the words alone.
-fn resolve(kind: LayoutKind, tables: &Tables, row: usize, position: u32) -> Vec<u32> {
+pub(crate) fn resolve(kind: LayoutKind, tables: &Tables, row: usize, position: u32) -> Vec<u32> {
     let block_slot = |entry: u32| (entry != u32::MAX).then(|| entry * B + position % B);
     let packed = |len: u32| -> Option<u32> {
         let first = tables.get(Table::Indptr)[row];
-        let entry = tables.get(Table::Indices)[(first + position / B) as usize];
-        if position < len { block_slot(entry) } else { None }
+        let entry = tables.get(Table::Indices).get((first + position / B) as usize);
+        if position < len { block_slot(*entry?) } else { None }
     };
     match kind {
         LayoutKind::ClassicPaged => {
             let rows = tables.get(Table::SeqLens).len();
             let table = tables.get(Table::BlockTable);
-            let entry = table[row * (table.len() / rows) + (position / B) as usize];
-            block_slot(entry).filter(|_| position < tables.get(Table::SeqLens)[row]).into_iter().collect()
+            let entry = table.get(row * (table.len() / rows) + (position / B) as usize);
+            let slot = entry.and_then(|&entry| block_slot(entry));
+            slot.filter(|_| position < tables.get(Table::SeqLens)[row]).into_iter().collect()
         }
         LayoutKind::PackedBlockTable => {
             let indptr = tables.get(Table::Indptr);
