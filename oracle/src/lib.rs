@@ -11,6 +11,7 @@ pub mod bound;
 pub mod compare;
 pub mod elem;
 pub mod error;
+pub mod fault;
 pub mod reference;
 mod rule;
 pub mod scale;

@@ -1,0 +1,367 @@
+//! One evaluator for right and wrong kernels: scores, an online softmax over tiles, parts per split, a merge.
+
+use ndarray::{Array3, ArrayView3, CowArray, Ix3, s};
+
+use super::{
+    Scene, SceneRow,
+    parts::{Part, Parts},
+    tweaks::{
+        Cap, Coarse, Decode, Dims, Distance, Edit, Head, Rescale, ScaleRule, Scaling, Slope, Table, Tweaks,
+        Where,
+    },
+    visits::{Counts, RowRules, Visit},
+};
+use crate::{
+    elem::{Elem, Saturate},
+    reference::Answer,
+    rule::kv_head,
+    scale::Granularity,
+    spec::{AlibiOrigin, BiasOrder, Causal, Spec},
+};
+
+/// `q . k` of every row, `[query token, q head, key]`, with the right head map and codes.
+pub(super) type Dots = [Array3<f64>];
+
+/// The right dot products of a scene.
+pub(super) fn dots(scene: &Scene<'_>) -> Vec<Array3<f64>> {
+    let dots = |row: &SceneRow<'_>| {
+        let (tokens, heads, _) = row.q.dim();
+        Array3::from_shape_fn((tokens, heads, row.k.dim().0), |(i, h, j)| {
+            row.q.slice(s![i, h, ..]).dot(&row.k.slice(s![j, kv_head(scene.spec, h), ..]))
+        })
+    };
+    scene.rows.iter().map(dots).collect()
+}
+
+/// What the kernel returns for one row; `None` if that depends on slots that the scene does not hold.
+pub(super) fn row_answer(rules: &RowRules<'_, '_>, dots: &Dots) -> Option<Answer> {
+    let (scene, tweaks) = (rules.scene, rules.tweaks);
+    let row = RowEval::new(rules, dots);
+    let mut answer = Answer::empty(scene.spec, rules.tokens);
+    for i in 0..rules.tokens {
+        let plain = rules.visits(i, Edit::None);
+        let edited = if tweaks.edit == Edit::None { plain.clone() } else { rules.visits(i, tweaks.edit) };
+        for h in 0..scene.spec.shape().q_heads {
+            let visits = if row.edits(h) { &edited } else { &plain };
+            let parts = row.parts(i, h, visits.as_ref()?);
+            if let Some((o, lse)) = parts.merged(scene, tweaks, h) {
+                answer.o.slice_mut(s![i, h, ..]).assign(&o);
+                answer.lse[[i, h]] = lse;
+            }
+        }
+    }
+    Some(answer)
+}
+
+/// A tensor as its codes are read.
+fn decoded<'a>(
+    decode: Decode,
+    elem: Elem,
+    right: &ArrayView3<'a, f64>,
+    codes: Option<ArrayView3<'a, u32>>,
+    scale: impl Fn(usize, usize) -> f64,
+) -> CowArray<'a, f64, Ix3> {
+    let Some(codes) = codes.filter(|_| decode != Decode::Declared) else { return (*right).into() };
+    let largest = elem.encode(elem.max_finite(), Saturate::Finite);
+    let smallest_normal = match elem {
+        Elem::F16 | Elem::E5m2 => 1.0 / 16_384.0,
+        Elem::E5m2fnuz => 1.0 / 32_768.0,
+        Elem::E4m3fn => 1.0 / 64.0,
+        Elem::E4m3fnuz => 1.0 / 128.0,
+        Elem::F32 | Elem::Bf16 | Elem::Int8 => 0.0,
+    };
+    let value = |code: u32| {
+        let value = elem.decode(code);
+        match decode {
+            Decode::As(other) => other.decode(code),
+            Decode::SubnormalsFlushed if value.abs() < smallest_normal => 0.0,
+            Decode::LargestIsNan if value.abs() == elem.decode(largest) => f64::NAN,
+            Decode::Declared | Decode::SubnormalsFlushed | Decode::LargestIsNan => value,
+            Decode::Unsigned => f64::from(code & 0xFF),
+        }
+    };
+    let dim = codes.dim();
+    Array3::from_shape_fn(dim, |(j, kv, c)| value(codes[[j, kv, c]]) * scale(j, kv)).into()
+}
+
+/// `x` rounded to a format, overflowing to infinity.
+fn rounded(elem: Elem, x: f64) -> f64 {
+    elem.decode(elem.encode(x, Saturate::Nonfinite))
+}
+
+/// One row with everything that its query tokens and heads share.
+pub(super) struct RowEval<'a, 's> {
+    rules: &'a RowRules<'a, 's>,
+    spec: &'a Spec,
+    tweaks: &'a Tweaks,
+    q: ArrayView3<'s, f64>,
+    k: CowArray<'s, f64, Ix3>,
+    v: CowArray<'s, f64, Ix3>,
+    source: &'a SceneRow<'s>,
+    dots: Option<&'a Array3<f64>>,
+}
+
+/// One query token and head.
+struct Pair {
+    i: usize,
+    h: usize,
+    k_head: usize,
+    v_head: usize,
+    position: i64,
+    slope: f64,
+    scale: f64,
+}
+
+impl<'a, 's> RowEval<'a, 's> {
+    pub(super) fn new(rules: &'a RowRules<'a, 's>, dots: &'a Dots) -> RowEval<'a, 's> {
+        let (scene, tweaks) = (rules.scene, rules.tweaks);
+        let source = match tweaks.table {
+            Table::Own => &scene.rows[rules.row],
+            Table::NextRow => scene.next_row(rules.row),
+        };
+        RowEval {
+            rules,
+            spec: scene.spec,
+            tweaks,
+            q: scene.rows[rules.row].q,
+            k: decoded(tweaks.decode, scene.elem, &source.k, source.k_codes, |j, kv| source.k_scale(j, kv)),
+            v: decoded(tweaks.decode, scene.elem, &source.v, source.v_codes, |j, kv| source.v_scale(j, kv)),
+            source,
+            dots: tweaks.right_dots().then_some(&dots[rules.row]),
+        }
+    }
+
+    /// The scores of the keys that a query token sees.
+    pub(super) fn scores(&self, i: usize, h: usize) -> Vec<f64> {
+        let pair = self.pair(i, h);
+        let visits = self.rules.visits(i, Edit::None).unwrap_or_default();
+        visits.iter().map(|visit| self.score(&pair, visit)).collect()
+    }
+
+    fn pair(&self, i: usize, h: usize) -> Pair {
+        Pair {
+            i,
+            h,
+            k_head: head(self.spec, self.tweaks.k_head, h),
+            v_head: head(self.spec, self.tweaks.v_head, h),
+            position: self.rules.position(i),
+            slope: self.slope(h),
+            scale: factor(self.spec, self.tweaks.scale),
+        }
+    }
+
+    /// Whether the edit of the list of keys applies to this head.
+    fn edits(&self, h: usize) -> bool {
+        let last_row = self.rules.row + 1 == self.rules.scene.rows.len();
+        match self.tweaks.edit_where {
+            Where::Everywhere => true,
+            Where::Row(row) => row == self.rules.row,
+            Where::LastHeadOfLastRow => last_row && h + 1 == self.spec.shape().q_heads,
+        }
+    }
+
+    /// The partial results of one query token and head.
+    fn parts(&self, i: usize, h: usize, visits: &[Visit]) -> Parts {
+        let pair = self.pair(i, h);
+        let mut parts = Parts::default();
+        for visits in visits.chunk_by(|a, b| a.part == b.part) {
+            let mut part = Part::new(visits[0].part, self.spec.shape().dv);
+            for tile in visits.chunk_by(|a, b| a.tile == b.tile) {
+                self.take_in(&pair, tile, &mut part);
+            }
+            parts.push(part);
+        }
+        parts
+    }
+
+    /// One step of the online softmax.
+    fn take_in(&self, pair: &Pair, tile: &[Visit], part: &mut Part) {
+        let score = |visit: &Visit| match visit.counts {
+            Counts::Fully => Some(self.score(pair, visit)),
+            Counts::Score(score) => Some(score),
+            Counts::Weight(_) => None,
+        };
+        let scores: Vec<Option<f64>> = tile.iter().map(score).collect();
+        part.rise_to(scores.iter().copied().flatten(), self.tweaks.rescale);
+        for (visit, score) in tile.iter().zip(scores) {
+            let weight = match (visit.counts, score) {
+                (Counts::Weight(weight), _) => weight,
+                (_, Some(score)) => libm::exp(score - part.max),
+                (_, None) => 0.0,
+            };
+            // A maximum that does not follow lets a weight leave f32.
+            let too_large = self.tweaks.rescale == Rescale::Frozen && weight > f64::from(f32::MAX);
+            let weight = if too_large { f64::INFINITY } else { weight };
+            let coarse = match self.tweaks.coarse {
+                Coarse::WeightsBf16 | Coarse::WeightsBf16InSum => rounded(Elem::Bf16, weight),
+                _ => weight,
+            };
+            part.sum += if self.tweaks.coarse == Coarse::WeightsBf16InSum { coarse } else { weight };
+            if weight == 0.0 {
+                continue;
+            }
+            let gain = coarse * self.gain(self.tweaks.v_scale, pair, visit, pair.v_head, false);
+            let v = self.v.slice(s![visit.v_from, pair.v_head, ..]);
+            for (acc, v) in part.acc.iter_mut().zip(v) {
+                *acc += gain * v;
+                if self.tweaks.coarse == Coarse::AccumulatorF16 {
+                    *acc = rounded(Elem::F16, *acc);
+                }
+            }
+        }
+    }
+
+    fn score(&self, pair: &Pair, visit: &Visit) -> f64 {
+        let gain = self.gain(self.tweaks.k_scale, pair, visit, pair.k_head, true);
+        let dot = gain * self.dot(pair, visit);
+        let profile = self.spec.profile();
+        let cap = profile.softcap.map(f64::from).filter(|_| self.tweaks.cap != Cap::Ignored);
+        let bias = self.bias(pair, visit.key);
+        let cap_last =
+            (profile.bias_order == BiasOrder::AlibiThenCap) != (self.tweaks.cap == Cap::OtherOrder);
+        let score = match cap {
+            None => pair.scale * dot + bias,
+            Some(c) if self.tweaks.cap == Cap::BeforeScale => {
+                pair.scale * capped(Cap::Declared, c, dot) + bias
+            }
+            Some(c) if cap_last => capped(self.tweaks.cap, c, pair.scale * dot + bias),
+            Some(c) => capped(self.tweaks.cap, c, pair.scale * dot) + bias,
+        };
+        if let Scaling::Score(factor) = self.tweaks.scale { score * factor } else { score }
+    }
+
+    /// `q . k`, with the scale of K.
+    fn dot(&self, pair: &Pair, visit: &Visit) -> f64 {
+        if let Some(dots) = self.dots {
+            return dots[[pair.i, pair.h, visit.k_from]];
+        }
+        let d = self.spec.shape().d;
+        let dims = match self.tweaks.dims {
+            Dims::All => d,
+            Dims::MultipleOf32 => (d / 32 * 32).max(32).min(d),
+            Dims::AtMost128 => d.min(128),
+        };
+        let q = self.q.slice(s![pair.i, pair.h, ..dims]);
+        let k = self.k.slice(s![visit.k_from, pair.k_head, ..dims]);
+        let scale = self.source.k_scale(visit.k_from, pair.k_head);
+        match self.tweaks.coarse {
+            Coarse::DotF16 => {
+                let add = |sum: f64, (q, k): (&f64, &f64)| rounded(Elem::F16, sum + q * (k / scale));
+                scale * q.iter().zip(&k).fold(0.0, add)
+            }
+            Coarse::FinishedDotF16 => scale * rounded(Elem::F16, q.dot(&k) / scale),
+            _ => q.dot(&k),
+        }
+    }
+
+    fn slope(&self, h: usize) -> f64 {
+        let Some(slopes) = self.spec.slopes() else { return 0.0 };
+        let heads = slopes.len();
+        let declared = f64::from(slopes[h]);
+        match self.tweaks.slope {
+            Slope::Declared | Slope::TimesScale => declared,
+            Slope::Ignored => 0.0,
+            Slope::IgnoredInDecode => {
+                if self.rules.tokens == 1 {
+                    0.0
+                } else {
+                    declared
+                }
+            }
+            Slope::NextHead => f64::from(slopes[(h + 1) % heads]),
+            Slope::PowerOfTwo => libm::exp2(-8.0 * (h + 1) as f64 / heads as f64),
+            Slope::ExponentShift => {
+                let n = 1_usize << heads.ilog2();
+                declared * libm::exp2(8.0 / n as f64)
+            }
+            Slope::ByKvHead => f64::from(slopes[kv_head(self.spec, h)]),
+            Slope::Negated => -declared,
+        }
+    }
+
+    fn bias(&self, pair: &Pair, key: usize) -> f64 {
+        if pair.slope == 0.0 {
+            return 0.0;
+        }
+        let profile = self.spec.profile();
+        let ahead = key as i64 - pair.position;
+        let absolute = (profile.alibi_origin == AlibiOrigin::Absolute)
+            != (self.tweaks.distance == Distance::OtherOrigin);
+        let both_ways = profile.causal == Causal::None || self.tweaks.distance == Distance::Absolute;
+        let distance = match (absolute, both_ways) {
+            (true, _) => key as i64,
+            (false, true) => -ahead.abs(),
+            (false, false) => ahead,
+        };
+        let scaled = if self.tweaks.slope == Slope::TimesScale { pair.scale } else { 1.0 };
+        pair.slope * distance as f64 * scaled
+    }
+
+    /// What a wrong scale of K or V multiplies the right value by.
+    fn gain(&self, rule: ScaleRule, pair: &Pair, visit: &Visit, kv: usize, of_k: bool) -> f64 {
+        if rule == ScaleRule::Declared {
+            return 1.0;
+        }
+        let (j, heads) = (if of_k { visit.k_from } else { visit.v_from }, self.spec.shape().kv_heads);
+        let scale = |j: usize, kv: usize, of_k: bool| {
+            if of_k { self.source.k_scale(j, kv) } else { self.source.v_scale(j, kv) }
+        };
+        let granularity = if of_k { self.rules.scene.k_granularity } else { self.rules.scene.v_granularity };
+        let per_key = matches!(granularity, Granularity::Block | Granularity::Token);
+        let right = scale(j, kv, of_k);
+        let used = match rule {
+            ScaleRule::OfOther => scale(j, kv, !of_k),
+            ScaleRule::Ignored => 1.0,
+            ScaleRule::Divided => 1.0 / right,
+            ScaleRule::HeadZero => scale(j, 0, of_k),
+            ScaleRule::QueryHeadModulo => scale(j, pair.h % heads, of_k),
+            ScaleRule::QueryHeadClamped => scale(j, pair.h.min(heads - 1), of_k),
+            ScaleRule::FirstOfTile if per_key => scale(visit.tile_start, kv, of_k),
+            ScaleRule::IgnoredInPrefix(prefix) if j < self.rules.prefix(prefix) => 1.0,
+            ScaleRule::Declared | ScaleRule::FirstOfTile | ScaleRule::IgnoredInPrefix(_) => right,
+        };
+        used / right
+    }
+}
+
+/// The KV head of query head `h`.
+fn head(spec: &Spec, rule: Head, h: usize) -> usize {
+    let (group, heads) = (spec.shape().group(), spec.shape().kv_heads);
+    match rule {
+        Head::Declared => kv_head(spec, h),
+        Head::Modulo => h % heads,
+        Head::DivideByKvHeads => (h / heads).min(heads - 1),
+        Head::Zero => 0,
+        Head::Next => (h / group + 1) % heads,
+        Head::Shift => (h >> group.ilog2()).min(heads - 1),
+    }
+}
+
+/// The factor on `q . k`.
+fn factor(spec: &Spec, rule: Scaling) -> f64 {
+    let scale = spec.scale();
+    match rule {
+        Scaling::Declared | Scaling::Score(_) => scale,
+        Scaling::Missing => 1.0,
+        Scaling::Squared => scale * scale,
+        Scaling::Times(factor) => scale * factor,
+        Scaling::PaddedDim => 1.0 / (spec.shape().d.next_power_of_two() as f64).sqrt(),
+        Scaling::InvSqrtD => 1.0 / (spec.shape().d as f64).sqrt(),
+    }
+}
+
+/// A softcap.
+pub(super) fn capped(rule: Cap, c: f64, x: f64) -> f64 {
+    let cap = |x: f64| c * libm::tanh(x / c);
+    match rule {
+        Cap::Declared | Cap::OtherOrder | Cap::BeforeScale => cap(x),
+        Cap::Ignored => x,
+        Cap::Clamp => x.clamp(-c, c),
+        Cap::Twice => cap(cap(x)),
+        Cap::XTanh => x * libm::tanh(x / c),
+        Cap::TanhOverflow => {
+            let t = libm::exp(2.0 * x / c);
+            if t > f64::from(f32::MAX) { f64::NAN } else { c * ((t - 1.0) / (t + 1.0)) }
+        }
+    }
+}
