@@ -5,12 +5,13 @@ use attnproof_oracle::{
     Alibi, AlibiOrigin, Answer, BiasOrder, Bounds, Causal, Elem, Granularity, HeadMap, LseBase, OutType,
     Profile, Row, Scale, Shape, Spec, Window, attention,
     fault::{Fit, Hypothesis, Scene, SceneRow, hypotheses, predict, rank},
+    simulate::Rng,
 };
 use ndarray::{Array2, Array3, Axis};
 use proptest::prelude::*;
 
 use crate::{
-    inputs::{Rng, Sequence, fixed, sequences},
+    inputs::{Sequence, fixed, sequences},
     scenes::{Batch, OwnedRow, Recipe, batches},
 };
 

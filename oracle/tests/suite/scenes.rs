@@ -7,7 +7,7 @@ use attnproof_oracle::{
 };
 use ndarray::{Array2, Array3, s};
 
-use crate::inputs::Rng;
+use attnproof_oracle::simulate::Rng;
 
 /// One row that owns its tensors.
 pub(crate) struct OwnedRow {
