@@ -322,6 +322,7 @@ impl Manager {
     /// One row less lists the block. The last one frees it: to the end of the queue, still keyed unless another
     /// live block holds the same content.
     fn drop_ref(&mut self, id: u32) {
+        debug_assert!(self.pool.block(id).refs > 0 || self.flaw.is_some(), "block {id} is free");
         if self.has(Flaw::FreedByOneOwner) {
             self.pool.block_mut(id).refs = 1;
         }

@@ -10,7 +10,7 @@ use crate::kind::LayoutKind;
 use crate::launch::{Launch, Split, UNLIMITED};
 use crate::manager::{Manager, ManagerError, Placed, PoolConfig, chain_hash};
 use crate::pack::{Geometry, RowCodes, Store};
-use crate::tables::tests::{B, attention, groups, resolve};
+use crate::tables::tests::{B, attention, groups, mask_from_groups, resolve};
 use crate::tables::{RowQuery, Table, Tables};
 use crate::traffic::predict;
 
@@ -245,19 +245,12 @@ impl Trial {
                 resolve(kind, tables, r, position) == want
             })
         });
-        let own_levels = |row: u32| {
-            let mut member_of = groups(tables).into_iter().filter(|(_, members)| members.contains(&row));
-            member_of.try_fold(1, |mask, (group, _)| {
-                let bit = 2 << group.level;
-                (mask & bit == 0).then_some(mask | bit)
-            })
-        };
         let lengths = groups(tables).into_iter().all(|(g, _)| {
             let all = tables.get(Table::Spans).chunks_exact(8);
             let records = all.skip(g.span_begin as usize).take(g.span_count as usize);
             records.map(|record| record[1]).sum::<u32>() == g.length
         });
         let masks = tables.get(Table::MergeMask);
-        keys && lengths && (0..).zip(masks).all(|(row, &mask)| own_levels(row) == Some(mask))
+        keys && lengths && (0..).zip(masks).all(|(row, &mask)| mask_from_groups(tables, row) == Some(mask))
     }
 }

@@ -74,6 +74,14 @@ pub(crate) fn groups(tables: &Tables) -> Vec<(GroupDesc, Vec<u32>)> {
     records(tables, Table::Groups).into_iter().map(with_members).collect()
 }
 
+/// Parts of a row's result: its merge mask, if it has one level per group that it is a member of.
+pub(crate) fn mask_from_groups(tables: &Tables, row: u32) -> Option<u32> {
+    groups(tables).iter().filter(|(_, members)| members.contains(&row)).try_fold(1, |mask, (group, _)| {
+        let bit = 2 << group.level;
+        (mask & bit == 0).then_some(mask | bit)
+    })
+}
+
 /// Every slot at which a kernel finds the key `position` of a row, from the words alone.
 pub(crate) fn resolve(kind: LayoutKind, tables: &Tables, row: usize, position: u32) -> Vec<u32> {
     let block_slot = |entry: u32| (entry != u32::MAX).then(|| entry * B + position % B);

@@ -20,14 +20,6 @@ fn disagreement(m: &Manager, tables: &Tables, names: &[&str]) -> Option<String> 
     None
 }
 
-/// Parts of a row's result: its merge mask, if it has one level per group that it is a member of.
-fn mask_from_groups(tables: &Tables, row: u32) -> Option<u32> {
-    groups(tables).iter().filter(|(_, members)| members.contains(&row)).try_fold(1, |mask, (group, _)| {
-        let bit = 2 << group.level;
-        (mask & bit == 0).then_some(mask | bit)
-    })
-}
-
 /// Records are in order, maximal and as few as their blocks allow.
 fn untidy(tables: &Tables, rows: usize) -> bool {
     (0..rows).any(|row| {
