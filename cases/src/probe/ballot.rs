@@ -233,7 +233,8 @@ impl Membership<'_, '_> {
                 .one(hash, &extra)
                 .or_else(|| self.run(hash, &extra))
                 .or_else(|| self.two(hash, &extra))
-                .or_else(|| self.block(hash, &extra));
+                .or_else(|| self.block(hash, &extra))
+                .or_else(|| self.stranger(&extra));
             if found.is_some() {
                 return found;
             }
@@ -344,6 +345,22 @@ impl Membership<'_, '_> {
             };
             read.filter(|read| *read != block).map(|read| format!("block {block} replaced by block {read}"))
         })
+    }
+
+    /// One key that is not in this row, in place of one that is or besides all of them.
+    fn stranger(&self, extra: &[i64]) -> Option<String> {
+        if extra.iter().all(|x| x.abs() == 1) && self.fits(extra, 1) {
+            return Some("one key extra that this row does not have".to_owned());
+        }
+        if !self.fits(extra, 0) {
+            return None;
+        }
+        let is_code = |key: &usize| {
+            let own = self.asked.v(*key, self.asked.kv);
+            extra.iter().zip(own).all(|(x, v)| (x + if *v < 0.0 { -1 } else { 1 }).abs() == 1)
+        };
+        let key = self.asked.visible.clone().find(is_code)?;
+        Some(format!("key {key} replaced by one that this row does not have"))
     }
 }
 

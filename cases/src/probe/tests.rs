@@ -249,6 +249,10 @@ fn ballot_names_heads_strangers_and_unequal_weights() {
             decode(&case, &clean, 1, &o, &lse).into_iter().next().map(|finding| finding.says)
         };
         assert_eq!(read_back(&row).as_deref(), Some("read from block 2 of another tenant"));
+        let check = Walk::new(&case, 2).expect("valid").next().expect("one check").expect("valid");
+        row.v.slice_mut(s![len - 1, 0, ..]).assign(&check.rows[0].v.slice(s![5, 0, ..]));
+        let wanted = format!("key {} replaced by one that this row does not have", len - 1);
+        assert_eq!(read_back(&row), Some(wanted));
         row.v.slice_mut(s![len - 1, 0, ..]).fill(8192.0);
         assert_eq!(read_back(&row).as_deref(), Some("read from slots that were never written"));
     }
