@@ -281,6 +281,7 @@ impl Case {
                     || (self.k_scale != Granularity::None && self.v_scale != Granularity::None),
                 "int8 needs scales for K and V",
             ),
+            ("fill", refusal.is_none(), refusal.unwrap_or_default()),
             ("script", self.script.token_count() <= MAX_TOKENS, "more than 2^20 tokens"),
             (
                 "script",

@@ -7,13 +7,14 @@
 //!
 //! Where to look: [`catalogue`] the thirty cases and the extra family, [`script`] the verbs,
 //! [`fill`] what K and V hold, [`query`] which keys the queries aim at, [`select`] filters,
-//! [`trace`] real request traces as cases.
+//! [`trace`] real request traces as cases, [`probe`] what outputs of probe cases say.
 
 pub mod case;
 pub mod catalogue;
 pub mod fill;
 pub mod hash;
 pub mod id;
+pub mod probe;
 pub mod query;
 pub mod replay;
 pub mod script;

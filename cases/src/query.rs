@@ -75,7 +75,7 @@ pub(crate) fn visible_range(case: &Case, len: usize, q_len: usize, token: usize)
 }
 
 /// Absolute position of a query token.
-fn position(case: &Case, len: usize, q_len: usize, token: usize) -> usize {
+pub(crate) fn position(case: &Case, len: usize, q_len: usize, token: usize) -> usize {
     match case.causal {
         Causal::TopLeft => token,
         Causal::BottomRight | Causal::None => (len + token).saturating_sub(q_len),

@@ -46,7 +46,7 @@ fn the_thirty_with_stable_ids() {
 
 #[test]
 fn names_are_unique_and_every_case_says_why() {
-    let cases: Vec<Case> = thirty().into_iter().chain(extra()).collect();
+    let cases: Vec<Case> = [thirty(), extra(), probes(), random()].concat();
     let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let whys: BTreeSet<&str> = cases.iter().map(|case| case.why.as_str()).collect();
     assert_eq!((names.len(), whys.len()), (cases.len(), cases.len()));

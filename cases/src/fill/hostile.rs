@@ -64,7 +64,7 @@ pub(super) fn value(kind: FillKind, elem: Elem, slot: &Slot, dim: usize, static_
             sign * CANCEL + normal()
         }
         (FillKind::Equal, Tensor::K) | (FillKind::Constant, Tensor::V) => of_head(),
-        (FillKind::Subnormal, Tensor::K) if dim % 2 == 0 => normal(),
+        (FillKind::Subnormal, Tensor::K) if dim.is_multiple_of(2) => normal(),
         (FillKind::Subnormal, _) => smallest_normal(elem) * static_scale.unwrap_or(1.0) * normal(),
         (FillKind::Extreme, tensor) => {
             let word = hash::word(slot.stream, dim as u64);

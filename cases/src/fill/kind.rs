@@ -132,7 +132,7 @@ impl FillKind {
         let rules: &[(bool, &'static str)] = match self {
             Self::Ballot => &[
                 (d >= 8, "ballot needs d of at least 8: K spells the position"),
-                (case.shape.dv >= 16, "ballot needs dv of at least 16: V is a code"),
+                (case.shape.dv >= 32, "ballot needs dv of at least 32: V is a code"),
                 (
                     !case.alibi
                         || (is_power_of_two(case.scale) && [1, 2, 4, 8].contains(&case.shape.q_heads)),
@@ -144,10 +144,7 @@ impl FillKind {
             Self::Needle => &[
                 (d >= 32, "needle needs d of at least 32: K is a code"),
                 (case.softcap.is_none_or(|cap| cap >= 40.0), "needle needs a softcap of at least 40"),
-                (
-                    !bends && !(case.softcap.is_some() && case.alibi),
-                    "needle needs alibi or softcap, not both",
-                ),
+                (case.softcap.is_none() || !case.alibi, "needle needs alibi or softcap, not both"),
             ],
             Self::Thermometer | Self::Octave => &[
                 (d >= 20, "thermometer and octave need d of at least 20: K spells level and class"),
@@ -163,5 +160,5 @@ impl FillKind {
 
 /// Whether `x` is a power of two, so that multiplying by it is exact.
 fn is_power_of_two(x: f32) -> bool {
-    x.is_normal() && x > 0.0 && x.to_bits() & 0x007F_FFFF == 0
+    x.is_normal() && x > 0.0 && x.to_bits().trailing_zeros() >= f32::MANTISSA_DIGITS - 1
 }

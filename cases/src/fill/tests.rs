@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use attnproof_oracle::Saturate;
+use attnproof_oracle::{Model, Row, Saturate, bounds};
 
 use super::*;
-use crate::catalogue;
 use crate::hash::stream_tokens;
+use crate::{catalogue, replay::replay};
 
 fn case(name: &str) -> Case {
     let all = catalogue::thirty().into_iter().chain(catalogue::extra());
@@ -169,4 +169,92 @@ fn foreign_content_is_loud_and_finite_in_every_format() {
             assert_eq!(row, content.foreign(tag));
         }
     }
+}
+
+/// A case of this kind and format with what the kind needs.
+fn posed(kind: FillKind, elem: Elem, scale: Granularity) -> Case {
+    let softcap = (kind == FillKind::Saturation).then_some(50.0);
+    let base = case("fp8-head-scale-gqa");
+    Case { fill: kind, kv: elem, k_scale: scale, v_scale: scale, softcap, ..base }
+}
+
+#[test]
+fn every_kind_in_every_format_is_finite_and_has_a_guarantee() {
+    let scales = [Granularity::None, Granularity::Head, Granularity::Block, Granularity::Token];
+    for (kind, elem) in FillKind::ALL.into_iter().flat_map(|kind| Elem::ALL.map(|elem| (kind, elem))) {
+        for scale in scales.into_iter().filter(|scale| elem != Elem::Int8 || *scale != Granularity::None) {
+            let case = posed(kind, elem, scale);
+            let name = format!("{} {} {}", kind.name(), elem.name(), scale.name());
+            case.validate().expect("posed");
+            let checks = replay(&case, 0).expect("valid").checks;
+            let row = &checks[0].rows[0];
+            assert!(row.k.iter().chain(&row.v).all(|x| x.is_finite()) && row.q.iter().all(|x| x.is_finite()));
+            assert!(row.v.iter().any(|v| *v != 0.0), "{name}");
+            let q = row.q.mapv(f64::from);
+            let asked = Row { q: q.view(), k: row.k.view(), v: row.v.view(), mask: None };
+            for model in [Model::strict(), Model::wgsl_letter()] {
+                let (answer, bounds) = bounds(&case.spec(0).expect("valid"), &asked, &model).expect("shapes");
+                assert!(bounds.ok.iter().all(|ok| *ok), "{name} {}", model.name);
+                assert!(answer.o.iter().chain(&answer.lse).all(|x| x.is_finite()), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn probe_codes_are_exact_in_every_format() {
+    let exact = |case: &Case| {
+        let checks = replay(case, 0).expect("valid").checks;
+        (checks[0].rows[0].k.clone(), checks[0].rows[0].v.clone())
+    };
+    for kind in FillKind::ALL.into_iter().filter(|kind| kind.is_probe() && *kind != FillKind::Octave) {
+        let wanted = exact(&posed(kind, Elem::F32, Granularity::None));
+        for elem in
+            Elem::ALL.into_iter().filter(|elem| !matches!(kind, FillKind::Thermometer) || elem.bytes() > 1)
+        {
+            for scale in [Granularity::Tensor, Granularity::Head, Granularity::Block, Granularity::Token] {
+                assert!(
+                    wanted == exact(&posed(kind, elem, scale)),
+                    "{} {} {}",
+                    kind.name(),
+                    elem.name(),
+                    scale.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ballot_sums_stay_small_and_every_key_has_its_code() {
+    let case = Case { fill: FillKind::Ballot, name: "sums".to_owned(), ..case("mqa-16x1") };
+    let rows = Content::new(&case, 0).rows(&stream_tokens("A", 4000), 0, 0..4000);
+    let mut sums = [0.0; 64];
+    let mut seen = BTreeSet::new();
+    for row in &rows {
+        for (sum, code) in sums.iter_mut().zip(&row.v) {
+            *sum += case.kv.decode(*code) / AMPLITUDE;
+            assert!(sum.abs() <= f64::from(REACH));
+        }
+        seen.insert(row.v.clone());
+    }
+    assert_eq!(seen.len(), 4000);
+    let content = Content::new(&case, 0);
+    assert_eq!(
+        content.rows(&stream_tokens("A", 4000), 0, 77..80),
+        rows[77..80],
+        "a range is a part of the whole"
+    );
+}
+
+#[test]
+fn kinds_that_ask_nothing_of_a_case_are_refused() {
+    let plain = case("one-token-in-new-block");
+    let refused = |case: Case| case.validate().expect_err("must be refused").to_string();
+    let saturation = refused(Case { fill: FillKind::Saturation, ..plain.clone() });
+    assert!(saturation.ends_with("fill: saturation needs a softcap"), "{saturation}");
+    let octave = refused(Case { fill: FillKind::Octave, alibi: true, ..plain.clone() });
+    assert!(octave.contains("without alibi"), "{octave}");
+    let ballot = refused(Case { fill: FillKind::Ballot, alibi: true, scale: 0.3, ..plain });
+    assert!(ballot.contains("powers of two"), "{ballot}");
 }
