@@ -18,7 +18,7 @@ pub mod scale;
 pub mod second;
 pub mod spec;
 
-pub use bound::{Bounds, Model, bounds};
+pub use bound::{Bounds, Model, bounds, matched, stat_bounds};
 pub use compare::{CompareError, Finding, Tensor, TensorVerdict, Worst, budget_used, compare};
 pub use elem::{Elem, OutType, Saturate};
 pub use error::{OracleError, SpecError};

@@ -11,4 +11,5 @@ mod machine;
 mod scenes;
 mod soundness;
 mod spec;
+mod stat;
 mod verdict;
