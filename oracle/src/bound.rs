@@ -145,17 +145,18 @@ impl BoundedRow {
         let softmax = Softmax::new(scores, sink);
         let weights = Weights::new(model, scores, &softmax, sink);
         let (lse, e_lse) = log_sum_exp(spec, model, &softmax, &weights);
-        let (o, e, size) = if values.is_empty() {
+        let (o, e, size, v_max) = if values.is_empty() {
             // Only the sink: the numerator is an empty sum, exactly zero.
-            (vec![0.0; spec.shape().dv], vec![0.0; spec.shape().dv], 0.0)
+            (vec![0.0; spec.shape().dv], vec![0.0; spec.shape().dv], 0.0, 0.0)
         } else {
             let outputs = Outputs::new(model, &softmax, &weights, values, spec.shape().dv);
-            (outputs.o, outputs.e, outputs.size)
+            (outputs.o, outputs.e, outputs.size, outputs.v_max)
         };
         let e: Vec<f64> = o.iter().zip(e).map(|(&o, e)| widen_for_output(model, out, o, e)).collect();
         let largest = out.elem().max_finite();
         let ok = scores_fit(spec, model, scores, softmax.m)
             && accumulator_fits(model, size * softmax.l)
+            && 1.01 * v_max < model.part_max
             && o.iter().zip(&e).all(|(o, e)| o.abs() + e < largest)
             && lse.is_finite()
             && e_lse.is_finite();

@@ -181,14 +181,19 @@ fn errors(spec: &Spec, model: &Model, pair: &Pair<'_>, softmax: &Softmax, o: &[f
         let (w, w_apart) =
             (reach(&channel.walk, channel.square), reach(&channel.walk_apart, channel.square_apart));
         let random = channel.random.sqrt()
-            + LAMBDA * (u + model.u_p) * channel.square.sqrt()
+            + LAMBDA * (u + model.u_p + model.u_part) * channel.square.sqrt()
             + LAMBDA * weights.depth.sqrt() * model.u_acc * (w + o.abs())
             + LAMBDA * rescales.sqrt() * (model.exp_const * EPS + u) * (w + w_apart);
         let tails = channel.absolute
+            + 2.0 * model.a_part
             + channel.flushed
             + small * o.abs()
             + (4.0 * n + 8.0) * TINY * (1.0 + channel.v_max + o.abs());
-        channel.shared + random + (theta + model.u_p + 4.0 * u) * o.abs() + merge * w_apart + tails
+        channel.shared
+            + random
+            + (theta + model.u_p + model.u_part + 4.0 * u) * o.abs()
+            + merge * w_apart
+            + tails
     };
     channels.iter().zip(o).map(bound).collect()
 }

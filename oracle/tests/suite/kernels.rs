@@ -1,7 +1,7 @@
 //! Correct kernels in simulated arithmetic: several algorithms, orders and splits. Given the visible keys of one row,
 //! each returns its output and natural LSE.
 
-use attnproof_oracle::{Accum, BiasOrder, PRounding, Profile};
+use attnproof_oracle::{Accum, BiasOrder, OutType, PRounding, Profile};
 
 use crate::machine::Machine;
 
@@ -30,6 +30,8 @@ pub(crate) enum Algorithm {
     Exp2(usize),
     /// This many splits, each over tiles of so many keys, merged through their LSE.
     Split(usize, usize),
+    /// The same, with partial outputs stored in this format.
+    SplitStored(usize, usize, OutType),
 }
 
 /// The state of an online softmax.
@@ -69,13 +71,17 @@ impl Algorithm {
                 finish(machine, &state)
             }
             Algorithm::Split(splits, tile) => {
+                Algorithm::SplitStored(splits, tile, OutType::F32).run(machine, profile, question)
+            }
+            Algorithm::SplitStored(splits, tile, out) => {
                 let size = scores.len().div_ceil(splits).max(1);
                 let parts: Vec<(Vec<f32>, f32)> = (0..scores.len())
                     .step_by(size)
                     .map(|start| {
                         let range = (start, scores.len().min(start + size));
                         let state = online(machine, p_rounding, question, &scores, range, tile, false);
-                        finish(machine, &state)
+                        let (o, lse) = finish(machine, &state);
+                        (o.iter().map(|&o| out.round(f64::from(o)) as f32).collect(), lse)
                     })
                     .collect();
                 merge(machine, &parts, question)

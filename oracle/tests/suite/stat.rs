@@ -112,6 +112,27 @@ fn no_right_kernel_leaves_the_narrow_bound_or_scores() {
     }
 }
 
+#[test]
+fn partial_outputs_in_sixteen_bits_stay_within_their_narrow_bound() {
+    for out in [OutType::F16, OutType::Bf16] {
+        let model = Model::strict().with_part_rounding(out);
+        for (tk, seed) in [(100, 1), (300, 2), (1000, 3)] {
+            let sequence = sequence(Profile::default(), ONE_HEAD, tk, seed);
+            let got =
+                run(&sequence, Algorithm::SplitStored(8, 64, out), &mut machine(Errors::Random, 1), None);
+            let want = attention(&sequence.spec, &sequence.row()).expect("fits");
+            let used = |bounds: &ndarray::Array3<f64>| {
+                let used =
+                    got.o.iter().zip(&want.o).zip(bounds).map(|((got, want), e)| (got - want).abs() / e);
+                used.fold(0.0, f64::max)
+            };
+            let stat = |model| stat_bounds(&sequence.spec, &sequence.row(), &model).expect("fits");
+            let (declared, undeclared) = (used(&stat(model)), used(&stat(Model::strict())));
+            assert!(declared <= 1.0 && undeclared > 1.0, "{}, {tk}: {declared}, {undeclared}", out.name());
+        }
+    }
+}
+
 const ONE_HEAD: Shape = Shape { q_heads: 1, kv_heads: 1, d: 32, dv: 32 };
 
 #[test]
