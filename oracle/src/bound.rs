@@ -9,12 +9,15 @@
 //! Sources: Higham, "Accuracy and Stability of Numerical Algorithms", chapter 3 (sums and dot products in any order);
 //! Blanchard, Higham, Higham, "Accurately computing the log-sum-exp and softmax functions", 2021.
 
+pub mod matched;
 mod model;
 mod output;
 mod score;
+mod stat;
 mod weights;
 
 pub use model::{Model, TanhError};
+pub use stat::stat_bounds;
 
 use ndarray::{Array2, Array3, ArrayView3};
 
@@ -47,40 +50,65 @@ pub struct Bounds {
 /// # Errors
 /// [`OracleError::Shape`] where a tensor does not fit the spec or the others.
 pub fn bounds(spec: &Spec, row: &Row<'_>, model: &Model) -> Result<(Answer, Bounds), OracleError> {
-    let (tq, tk) = row.check(spec)?;
-    let (q_heads, dv) = (spec.shape().q_heads, spec.shape().dv);
+    let (tq, heads, dv) = (row.q.dim().0, spec.shape().q_heads, spec.shape().dv);
     let model = model.with_profile(spec.profile());
     let mut answer = Answer::empty(spec, tq);
     let mut bounds = Bounds {
-        o: Array3::zeros((tq, q_heads, dv)),
-        lse: Array2::zeros((tq, q_heads)),
-        ok: Array2::from_elem((tq, q_heads), true),
+        o: Array3::zeros((tq, heads, dv)),
+        lse: Array2::zeros((tq, heads)),
+        ok: Array2::from_elem((tq, heads), true),
     };
+    for_each_pair(spec, row, &model, |pair| {
+        let (i, h) = pair.at;
+        let bounded = BoundedRow::new(spec, &model, &pair.scores, &pair.values, pair.sink);
+        for c in 0..dv {
+            answer.o[[i, h, c]] = bounded.o[c];
+            bounds.o[[i, h, c]] = bounded.e[c];
+        }
+        answer.lse[[i, h]] = bounded.lse;
+        bounds.lse[[i, h]] = bounded.e_lse;
+        bounds.ok[[i, h]] = bounded.ok;
+    })?;
+    Ok((answer, bounds))
+}
+
+/// A query token and head that sees anything: what its bounds are made of.
+struct Pair<'a> {
+    /// Query token and head.
+    at: (usize, usize),
+    /// The visible keys.
+    keys: &'a [usize],
+    scores: Vec<Score>,
+    values: Vec<&'a [f64]>,
+    sink: Option<f64>,
+}
+
+/// Visits every query token and head that sees a key or has a sink, token by token.
+fn for_each_pair(
+    spec: &Spec,
+    row: &Row<'_>,
+    model: &Model,
+    mut visit: impl FnMut(Pair<'_>),
+) -> Result<(), OracleError> {
+    let (tq, tk) = row.check(spec)?;
     let (q, k, v) = (Rows::new(&row.q), Rows::new(&row.k), Rows::new(&row.v));
     for i in 0..tq {
         let p = position(spec, i, tq, tk);
         let keys = visible_keys(spec, row.mask, i, p, tk);
-        for h in 0..q_heads {
+        for h in 0..spec.shape().q_heads {
             let sink = spec.sink(h);
             if keys.is_empty() && sink.is_none() {
                 continue;
             }
             let kv = kv_head(spec, h);
             let score =
-                |&j: &usize| Score::new(spec, &model, q.row(i, h), k.row(j, kv), alibi_bias(spec, h, p, j));
-            let scores: Vec<Score> = keys.iter().map(score).collect();
-            let values: Vec<&[f64]> = keys.iter().map(|&j| v.row(j, kv)).collect();
-            let bounded = BoundedRow::new(spec, &model, &scores, &values, sink);
-            for c in 0..dv {
-                answer.o[[i, h, c]] = bounded.o[c];
-                bounds.o[[i, h, c]] = bounded.e[c];
-            }
-            answer.lse[[i, h]] = bounded.lse;
-            bounds.lse[[i, h]] = bounded.e_lse;
-            bounds.ok[[i, h]] = bounded.ok;
+                |&j: &usize| Score::new(spec, model, q.row(i, h), k.row(j, kv), alibi_bias(spec, h, p, j));
+            let scores = keys.iter().map(score).collect();
+            let values = keys.iter().map(|&j| v.row(j, kv)).collect();
+            visit(Pair { at: (i, h), keys: &keys, scores, values, sink });
         }
     }
-    Ok((answer, bounds))
+    Ok(())
 }
 
 /// The rows of a tensor `[token, head, dim]`, each contiguous.
@@ -117,17 +145,18 @@ impl BoundedRow {
         let softmax = Softmax::new(scores, sink);
         let weights = Weights::new(model, scores, &softmax, sink);
         let (lse, e_lse) = log_sum_exp(spec, model, &softmax, &weights);
-        let (o, e, size) = if values.is_empty() {
+        let (o, e, size, v_max) = if values.is_empty() {
             // Only the sink: the numerator is an empty sum, exactly zero.
-            (vec![0.0; spec.shape().dv], vec![0.0; spec.shape().dv], 0.0)
+            (vec![0.0; spec.shape().dv], vec![0.0; spec.shape().dv], 0.0, 0.0)
         } else {
             let outputs = Outputs::new(model, &softmax, &weights, values, spec.shape().dv);
-            (outputs.o, outputs.e, outputs.size)
+            (outputs.o, outputs.e, outputs.size, outputs.v_max)
         };
         let e: Vec<f64> = o.iter().zip(e).map(|(&o, e)| widen_for_output(model, out, o, e)).collect();
         let largest = out.elem().max_finite();
         let ok = scores_fit(spec, model, scores, softmax.m)
             && accumulator_fits(model, size * softmax.l)
+            && 1.01 * v_max < model.part_max
             && o.iter().zip(&e).all(|(o, e)| o.abs() + e < largest)
             && lse.is_finite()
             && e_lse.is_finite();
@@ -179,7 +208,7 @@ fn widen_for_output(model: &Model, out: OutType, o: f64, e: f64) -> f64 {
 /// `exp2(s c - m c)` with a rounded `m c` errs by `u |m|` at the maximum itself: beyond 60 it leaves f32.
 fn scores_fit(spec: &Spec, model: &Model, scores: &[Score], m: f64) -> bool {
     let size = spec.scale().abs().max(1.0);
-    let dots = scores.iter().all(|score| 1.5 * size * score.magnitude < model.qk_max());
+    let dots = scores.iter().all(|score| 1.5 * size * score.dot.magnitude < model.qk_max());
     let exponents = scores.iter().all(|score| 4.0 * model.u * score.s.abs() < 60.0);
     dots && exponents && 4.0 * model.u * m.abs() < 60.0
 }

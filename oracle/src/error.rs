@@ -47,7 +47,7 @@ pub enum OracleError {
     /// A tensor has another shape than the spec and the other tensors ask for.
     #[error("{tensor} has shape {found:?}, expected {expected:?} in the order {axes}")]
     Shape {
-        /// `k`, `v`, `q` or `mask`.
+        /// `k`, `v`, `q`, `mask` or `o`.
         tensor: &'static str,
         /// The axes in order.
         axes: &'static str,

@@ -123,6 +123,15 @@ pub fn hypotheses(scene: &Scene<'_>) -> Vec<Hypothesis> {
     list
 }
 
+/// Names of the library's hypotheses that make sense for the scene's profile, formats and schedule, whether or not they
+/// change anything in it; sorted.
+pub fn ids(scene: &Scene<'_>) -> Vec<String> {
+    let mut ids: Vec<String> = library::named(scene).into_iter().map(|hypothesis| hypothesis.id).collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
 /// What a kernel with that fault returns, one answer per row, in f64. NaN in rows where it would read slots that the
 /// scene does not hold.
 ///

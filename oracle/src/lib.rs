@@ -3,7 +3,8 @@
 //!
 //! The crate knows nothing of block tables, layouts or GPUs. It sees dense logical Q, K and V in f64 (each value
 //! exactly the one the stored bytes stand for) and says what the output is ([`mod@reference`]), how far a correct
-//! kernel may be from it ([`mod@bound`]) and whether a given tensor is within that distance ([`mod@compare`]).
+//! kernel may be from it ([`mod@bound`]) and whether a given tensor is within that distance ([`mod@compare`]). For random
+//! data there is a narrower bound ([`stat_bounds`]) and a score test ([`matched`]); what is wrong, [`mod@fault`] names.
 //!
 //! Same bits on every machine: exp, log and tanh come from the `libm` crate, sums run in a fixed order.
 
@@ -19,7 +20,7 @@ pub mod second;
 pub mod simulate;
 pub mod spec;
 
-pub use bound::{Bounds, Model, bounds};
+pub use bound::{Bounds, Model, bounds, matched, stat_bounds};
 pub use compare::{CompareError, Finding, Tensor, TensorVerdict, Worst, budget_used, compare};
 pub use elem::{Elem, OutType, Saturate};
 pub use error::{OracleError, SpecError};

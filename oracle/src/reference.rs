@@ -52,8 +52,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer of the right shape in which every row is empty.
-    pub(crate) fn empty(spec: &Spec, tq: usize) -> Answer {
+    /// An answer for `tq` query tokens in which every row is empty.
+    pub fn empty(spec: &Spec, tq: usize) -> Answer {
         let o = match spec.profile().empty_row {
             EmptyRow::Zero => 0.0,
             EmptyRow::Nan => f64::NAN,

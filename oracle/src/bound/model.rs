@@ -1,6 +1,9 @@
 //! What a device's arithmetic may do to each operation: the constants of the error bound.
 
-use crate::spec::{Accum, PRounding, Profile};
+use crate::{
+    elem::OutType,
+    spec::{Accum, PRounding, Profile},
+};
 
 /// The unit in the last place of an f32 in [1, 2).
 pub(super) const EPS: f64 = f32::EPSILON as f64;
@@ -55,6 +58,12 @@ pub struct Model {
     pub u_p: f64,
     /// The same for small weights, absolute, relative to a weight of 1.
     pub a_p: f64,
+    /// Roundoff of the partial outputs of splits where they are stored in 16 bits; 0 if they are not.
+    pub u_part: f64,
+    /// The same for small partial outputs, absolute.
+    pub a_part: f64,
+    /// The largest partial output that can be stored.
+    pub part_max: f64,
     /// The denominator sums the rounded weights.
     pub p_in_sum: bool,
     /// Roundings per product of `q . k` besides the sum: dequantisation, scale, log2 e, casts.
@@ -93,6 +102,9 @@ impl Model {
             tanh: TanhError::Relative(4.0 * EPS),
             u_p: 0.0,
             a_p: 0.0,
+            u_part: 0.0,
+            a_part: 0.0,
+            part_max: f64::INFINITY,
             p_in_sum: false,
             c_q: 10.0,
             c_o: 6.0,
@@ -165,6 +177,20 @@ impl Model {
         };
         let u_acc = self.u_acc.max(EPS);
         Model { u_p: u_p * directed, a_p: a_p * directed, u_qk, u_acc, ..self }
+    }
+
+    /// Partial outputs of splits stored in a format of 16 bits, rounded once; their LSEs in f32. `F32` leaves the
+    /// model as it is.
+    #[must_use]
+    pub const fn with_part_rounding(self, out: OutType) -> Model {
+        let directed = if self.nearest { 1.0 } else { 2.0 };
+        let (u_part, a_part, part_max) = match out {
+            OutType::F32 => return self,
+            OutType::F16 if self.ftz_in > 0.0 => (F16_U, F16_MIN_NORMAL, 65504.0),
+            OutType::F16 => (F16_U, F16_MIN_NORMAL / 2048.0, 65504.0),
+            OutType::Bf16 => (1.0 / 256.0, TINY, f32::MAX as f64),
+        };
+        Model { u_part: u_part * directed, a_part: a_part * directed, part_max, ..self }
     }
 
     /// The format in which `q . k` is summed.

@@ -45,6 +45,8 @@ pub(super) struct Outputs {
     pub(super) e: Vec<f64>,
     /// `max_d sum p |v|`: what an accumulator may have to hold, as a share of the denominator.
     pub(super) size: f64,
+    /// The largest |v|, which no partial output exceeds but for rounding.
+    pub(super) v_max: f64,
 }
 
 impl Outputs {
@@ -62,6 +64,7 @@ impl Outputs {
             o: channels.iter().map(|channel| channel.o).collect(),
             e: channels.iter().map(|channel| row.error(channel)).collect(),
             size: channels.iter().map(|channel| channel.size).fold(0.0, nan_max),
+            v_max: channels.iter().map(RowTerms::v_max).fold(0.0, nan_max),
         }
     }
 }
@@ -176,6 +179,7 @@ impl<'a> RowTerms<'a> {
             + rounded_in_both
             + channel.absolute
             + self.underflow * (1.0 + Self::v_max(channel) + o)
+            + model.a_part * (1.0 + self.weights.mu_max)
             + channel.flushed;
         if self.denominator > SMALLEST_DENOMINATOR { numerator / self.denominator } else { f64::INFINITY }
     }
@@ -188,7 +192,10 @@ impl<'a> RowTerms<'a> {
             reach = reach.max(channel.o.abs());
         }
         let v_max = Self::v_max(channel);
-        let tails = channel.absolute + self.underflow * (1.0 + v_max) + channel.flushed_max;
+        let tails = channel.absolute
+            + self.underflow * (1.0 + v_max)
+            + self.model.a_part * (1.0 + self.growth)
+            + channel.flushed_max;
         reach + self.growth * v_max + tails
     }
 

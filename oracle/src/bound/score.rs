@@ -10,8 +10,23 @@ pub(super) struct Score {
     pub(super) s: f64,
     /// The bound on its absolute error.
     pub(super) ds: f64,
+    /// The dot product it comes from.
+    pub(super) dot: Dot,
+    /// The bias in it.
+    pub(super) bias: f64,
+}
+
+/// A scaled dot product and what its errors are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dot {
+    /// `scale * q . k`.
+    pub(super) x: f64,
     /// `sum_d |q_d k_d|`, before the scale: what an accumulator may have to hold.
     pub(super) magnitude: f64,
+    /// `|scale| sqrt(sum_d (q_d k_d)^2)`: how far independent errors of the products add up.
+    pub(super) spread: f64,
+    /// What underflow and inputs read as zero may cost.
+    pub(super) lost: f64,
 }
 
 /// A value with a bound on its absolute error.
@@ -24,7 +39,9 @@ struct Inexact {
 impl Score {
     /// The score of `k` for `q`.
     pub(super) fn new(spec: &Spec, model: &Model, q: &[f64], k: &[f64], bias: f64) -> Score {
-        let (x, magnitude) = scaled_dot(spec.scale(), model, q, k);
+        let dot = Dot::new(spec.scale(), model, q, k);
+        let error = spec.scale().abs() * gamma_qk(model, q.len()) * dot.magnitude + dot.lost;
+        let x = Inexact { value: dot.x, error };
         let cap = spec.profile().softcap.map(f64::from);
         let score = match (cap, spec.profile().bias_order) {
             (Some(cap), BiasOrder::CapThenAlibi) => biased(model, capped(model, x, cap), bias, 0.0),
@@ -34,7 +51,7 @@ impl Score {
             }
             (None, _) => biased(model, x, bias, gamma_qk(model, q.len())),
         };
-        Score { s: score.value, ds: score.error, magnitude }
+        Score { s: score.value, ds: score.error, dot, bias }
     }
 }
 
@@ -43,21 +60,22 @@ fn gamma_qk(model: &Model, d: usize) -> f64 {
     gamma(d as f64 + model.c_q, model.u_qk)
 }
 
-/// `scale * q . k`, and `sum |q_d k_d|`.
-fn scaled_dot(scale: f64, model: &Model, q: &[f64], k: &[f64]) -> (Inexact, f64) {
-    let (mut dot, mut magnitude, mut flushed, mut inputs) = (0.0, 0.0, 0.0, 0.0);
-    for (q, k) in q.iter().zip(k) {
-        dot += q * k;
-        magnitude += (q * k).abs();
-        inputs += q.abs() + k.abs();
-        if q.abs() < model.ftz_in || k.abs() < model.ftz_in {
-            flushed += (q * k).abs();
+impl Dot {
+    fn new(scale: f64, model: &Model, q: &[f64], k: &[f64]) -> Dot {
+        let (mut dot, mut magnitude, mut square, mut flushed, mut inputs) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (q, k) in q.iter().zip(k) {
+            dot += q * k;
+            magnitude += (q * k).abs();
+            square += (q * k) * (q * k);
+            inputs += q.abs() + k.abs();
+            if q.abs() < model.ftz_in || k.abs() < model.ftz_in {
+                flushed += (q * k).abs();
+            }
         }
+        let size = scale.abs();
+        let underflow = model.tiny_qk.max(TINY) * (1.0 + size) * (2.0 * q.len() as f64 + 16.0 + inputs);
+        Dot { x: scale * dot, magnitude, spread: size * square.sqrt(), lost: size * flushed + underflow }
     }
-    let size = scale.abs();
-    let underflow = model.tiny_qk.max(TINY) * (1.0 + size) * (2.0 * q.len() as f64 + 16.0 + inputs);
-    let error = size * (gamma_qk(model, q.len()) * magnitude + flushed) + underflow;
-    (Inexact { value: scale * dot, error }, magnitude)
 }
 
 /// `c tanh(x / c)`: the error of `x` shrinks by the slope of tanh at the point of the interval nearest to zero.

@@ -100,6 +100,7 @@ impl Weights {
                 largest,
                 mu: (1.0 + gamma(r + 2.0 * levels + model.c_o, model.u_acc))
                     * (1.0 + model.u_p)
+                    * (1.0 + model.u_part)
                     * (1.0 + theta)
                     - 1.0,
                 zeta: (1.0 + gamma(r + 2.0 * levels + 4.0, u)) * (1.0 + sum_error) - 1.0,

@@ -202,11 +202,9 @@ impl<'a, 's> RowEval<'a, 's> {
             }
             let gain = coarse * self.gain(self.tweaks.v_scale, pair, visit, pair.v_head, false);
             let v = self.v.slice(s![visit.v_from, pair.v_head, ..]);
-            for (acc, v) in part.acc.iter_mut().zip(v) {
-                *acc += gain * v;
-                if self.tweaks.coarse == Coarse::AccumulatorF16 {
-                    *acc = rounded(Elem::F16, *acc);
-                }
+            part.acc.scaled_add(gain, &v);
+            if self.tweaks.coarse == Coarse::AccumulatorF16 {
+                part.acc.mapv_inplace(|acc| rounded(Elem::F16, acc));
             }
         }
     }

@@ -128,8 +128,14 @@ fn largest(values: &ArrayView1<'_, f64>) -> f64 {
 /// The share of `tolerance` that `got` uses; infinite if it is of another class.
 fn misfit(out: OutType, got: f64, want: f64, tolerance: f64) -> f64 {
     let distance = (got - want).abs();
-    // Rounding to the output format matters only in between; the exact share costs much more.
-    if distance > 64.0 * tolerance + want.abs() / 64.0 || distance <= tolerance {
+    let rounding = want.abs()
+        * match out {
+            OutType::F32 => 1.0 / 16_777_216.0,
+            OutType::F16 => 1.0 / 2048.0,
+            OutType::Bf16 => 1.0 / 256.0,
+        };
+    // The exact share costs much more. It differs only where rounding to the output format matters.
+    if distance <= tolerance || 16.0 * rounding <= tolerance || distance > 64.0 * (tolerance + rounding) {
         let used = distance / tolerance;
         if used.is_finite() {
             return used;

@@ -241,16 +241,12 @@ impl RowRules<'_, '_> {
                 visits.retain(|visit| visit.key - visit.tile_start < self.scene.tile.div_ceil(2));
             }
             Edit::SkipSingles => {
-                let tiles: Vec<(usize, usize)> =
-                    visits.iter().map(|visit| (visit.part, visit.tile)).collect();
-                let mut at = 0_usize;
-                visits.retain(|_| {
-                    at += 1;
-                    let (this, before, after) = (at - 1, at.checked_sub(2), at);
-                    let same =
-                        |other: Option<usize>| other.and_then(|at| tiles.get(at)) == Some(&tiles[this]);
-                    same(before) || same(Some(after))
-                });
+                let end = self.union().end;
+                let keys = |visit: &Visit| {
+                    let tile_end = (visit.tile_start + self.scene.tile).min((visit.part + 1) * split);
+                    tile_end.min(end).saturating_sub(visit.tile_start)
+                };
+                visits.retain(|visit| keys(visit) != 1);
             }
         }
     }

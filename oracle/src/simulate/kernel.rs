@@ -2,6 +2,7 @@
 //! each returns its output and natural LSE.
 
 use super::{Machine, Question};
+use crate::elem::OutType;
 use crate::spec::{Accum, BiasOrder, LseBase, PRounding, Profile};
 
 /// The algorithm.
@@ -17,6 +18,8 @@ pub enum Algorithm {
     Exp2(usize),
     /// This many splits, each over tiles of so many keys, merged through their LSE.
     Split(usize, usize),
+    /// The same, with partial outputs stored in this format.
+    SplitStored(usize, usize, OutType),
 }
 
 /// The state of an online softmax.
@@ -65,13 +68,17 @@ impl Algorithm {
                 finish(machine, &state)
             }
             Algorithm::Split(splits, tile) => {
+                Algorithm::SplitStored(splits, tile, OutType::F32).natural(machine, profile, question)
+            }
+            Algorithm::SplitStored(splits, tile, out) => {
                 let size = scores.len().div_ceil(splits).max(1);
                 let parts: Vec<(Vec<f32>, f32)> = (0..scores.len())
                     .step_by(size)
                     .map(|start| {
                         let range = (start, scores.len().min(start + size));
                         let state = online(machine, p_rounding, question, &scores, range, tile, false);
-                        finish(machine, &state)
+                        let (o, lse) = finish(machine, &state);
+                        (o.iter().map(|&o| out.round(f64::from(o)) as f32).collect(), lse)
                     })
                     .collect();
                 merge(machine, &parts, question)

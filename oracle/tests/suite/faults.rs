@@ -234,6 +234,43 @@ fn predictions_are_those_of_the_reference_with_another_profile_or_other_keys() {
 }
 
 #[test]
+fn predictions_are_those_of_the_reference_with_other_heads_scales_or_masks() {
+    let batch = Recipe { elem: Elem::Int8, scaled: Granularity::Token, ..Recipe::default() }.batch(4);
+    let scene = batch.scene();
+    let list = hypotheses(&scene);
+    let check = |id: &str, change: &dyn Fn(&mut Sequence, &OwnedRow)| {
+        let hypothesis = list.iter().find(|hypothesis| hypothesis.id == id).expect("listed");
+        for (row, predicted) in batch.rows.iter().zip(predict(&scene, hypothesis)) {
+            let (q, k, v) = (row.q.clone(), row.k.clone(), row.v.clone());
+            let mut sequence = Sequence { spec: batch.spec.clone(), q, k, v, mask: None };
+            change(&mut sequence, row);
+            let wrong = attention(&batch.spec, &sequence.row()).expect("fits");
+            assert!(close(&[predicted], &[wrong]), "{id}");
+        }
+    };
+    let heads = |row: &mut Sequence, heads: [usize; 2]| {
+        (row.k, row.v) = (row.k.select(Axis(1), &heads), row.v.select(Axis(1), &heads));
+    };
+    check("head-zero", &|row, _| heads(row, [0, 0]));
+    check("head-next", &|row, _| heads(row, [1, 0]));
+    let scale = |tensor: &mut Array3<f64>, factors: &Array2<f64>| {
+        *tensor *= &factors.view().insert_axis(Axis(2));
+    };
+    check("kscale-ignored", &|row, owned| scale(&mut row.k, &owned.scales[0].mapv(f64::recip)));
+    check("vscale-ignored", &|row, owned| scale(&mut row.v, &owned.scales[1].mapv(f64::recip)));
+    check("kscale-for-v", &|row, owned| scale(&mut row.v, &(&owned.scales[0] / &owned.scales[1])));
+    let keep = |row: &mut Sequence, kept: &dyn Fn(usize, usize) -> bool| {
+        let (tokens, len) = (row.q.dim().0, row.k.dim().0);
+        row.mask = Some(Array2::from_shape_fn((tokens, len), |(_, j)| kept(j, len)));
+    };
+    check("drop-last-block", &|row, _| keep(row, &|j, len| j < (len - 1) / 4 * 4));
+    check("half-tile", &|row, _| keep(row, &|j, _| j % 24 % 8 < 4));
+    check("tile-tail-of-one", &|row, _| keep(row, &|j, len| j + 1 < len || j % 24 % 8 > 0));
+    check("merge-drops-last", &|row, _| keep(row, &|j, len| j < (len - 1) / 24 * 24));
+    check("merge-first-two", &|row, _| keep(row, &|j, _| j < 48));
+}
+
+#[test]
 fn a_right_kernel_is_nearer_to_the_right_answer_than_to_any_fault() {
     for (name, batch) in batches() {
         let (answers, bounds) = batch.right();

@@ -9,4 +9,5 @@ mod inputs;
 mod scenes;
 mod soundness;
 mod spec;
+mod stat;
 mod verdict;

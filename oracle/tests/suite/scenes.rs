@@ -15,7 +15,7 @@ pub(crate) struct OwnedRow {
     pub(crate) k: Array3<f64>,
     pub(crate) v: Array3<f64>,
     codes: [Array3<u32>; 2],
-    scales: [Array2<f64>; 2],
+    pub(crate) scales: [Array2<f64>; 2],
 }
 
 impl OwnedRow {

@@ -121,13 +121,19 @@ fn question(sequence: &Sequence, i: usize, h: usize, rng: &mut Rng) -> Question 
     Question::new(&sequence.spec, &sequence.row(), i, h, shuffled.then_some(rng))
 }
 
-/// Runs every algorithm on one sequence and takes the shares of the bound.
-fn run(sequence: &Sequence, model: &Model, machine: &mut Machine, shares: &mut Shares) {
+/// Runs algorithms on one sequence and takes the shares of the bound.
+fn run(
+    algorithms: &[Algorithm],
+    sequence: &Sequence,
+    model: &Model,
+    machine: &mut Machine,
+    shares: &mut Shares,
+) {
     let profile = sequence.spec.profile();
     let (answer, bounds) = bounds(&sequence.spec, &sequence.row(), model).expect("fits");
     for i in 0..sequence.q.dim().0 {
         for h in 0..sequence.spec.shape().q_heads {
-            for algorithm in ALGORITHMS {
+            for &algorithm in algorithms {
                 shares.rows += 1;
                 if !bounds.ok[[i, h]] {
                     shares.not_ok += 1;
@@ -154,8 +160,19 @@ fn run(sequence: &Sequence, model: &Model, machine: &mut Machine, shares: &mut S
     }
 }
 
-/// Every family, several times, on machines as bad as the model allows.
+/// Every algorithm that keeps partial outputs in f32.
 fn sweep(model: &Model, precision: &Profile, directed: bool, seed: u64) -> Shares {
+    sweep_of(&ALGORITHMS, model, precision, directed, seed)
+}
+
+/// Every family, several times, on machines as bad as the model allows.
+fn sweep_of(
+    algorithms: &[Algorithm],
+    model: &Model,
+    precision: &Profile,
+    directed: bool,
+    seed: u64,
+) -> Shares {
     let mut rng = Rng(seed);
     let mut shares = Shares::default();
     for round in 0..8 * FAMILIES {
@@ -167,7 +184,7 @@ fn sweep(model: &Model, precision: &Profile, directed: bool, seed: u64) -> Share
         let rounding = if directed { ROUNDINGS[rng.below(5)] } else { Rounding::Nearest };
         let (flush, coarse_tanh) = (directed, directed);
         let mut machine = Machine { rounding, errors, flush, coarse_tanh, rng: Rng(rng.bits()) };
-        run(&sequence, model, &mut machine, &mut shares);
+        run(algorithms, &sequence, model, &mut machine, &mut shares);
     }
     assert!(shares.not_ok * 4 < shares.rows, "{} of {} rows have no guarantee", shares.not_ok, shares.rows);
     shares
@@ -206,6 +223,18 @@ fn rounded_weights() {
         let shares =
             sweep(&Model::strict(), &Profile { p_rounding, ..Profile::default() }, false, seed).sound();
         assert!(shares.o > 0.1, "{p_rounding:?}: {}", shares.o);
+    }
+}
+
+#[test]
+fn rounded_partial_outputs() {
+    for (seed, out) in [(14, OutType::F16), (15, OutType::Bf16)] {
+        let algorithms = [Algorithm::SplitStored(2, 16, out), Algorithm::SplitStored(5, 3, out)];
+        let swept = |model: &Model| sweep_of(&algorithms, model, &Profile::default(), false, seed);
+        let shares = swept(&Model::strict().with_part_rounding(out)).sound();
+        assert!(shares.o > 0.1, "{}: {}", out.name(), shares.o);
+        let undeclared = swept(&Model::strict());
+        assert!(undeclared.o > 1.0, "{}: {}", out.name(), undeclared.o);
     }
 }
 
