@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+
+use crate::dispatch::{DEADLINE, RunError};
 
 /// What an adapter says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,6 +236,37 @@ impl Adapter {
             }
         });
         Ok(Device { wgpu: device, queue, lost })
+    }
+}
+
+impl Device {
+    /// Waits for `submission` and maps `staging`.
+    ///
+    /// # Errors
+    /// [`RunError::Timeout`], [`RunError::Lost`] or [`RunError::Validation`].
+    pub(crate) fn read(
+        &self,
+        staging: &wgpu::Buffer,
+        submission: wgpu::SubmissionIndex,
+    ) -> Result<Vec<u8>, RunError> {
+        let (sender, receiver) = mpsc::channel();
+        staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
+            // a receiver that gave up needs no answer
+            let _ = sender.send(mapped);
+        });
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: Some(DEADLINE) };
+        match self.wgpu.poll(wait) {
+            Ok(_) => {}
+            Err(wgpu::PollError::Timeout) => return Err(RunError::Timeout),
+            Err(other) => return Err(RunError::Validation(other.to_string())),
+        }
+        match receiver.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => return Err(RunError::Lost(e.to_string())),
+            Err(_) => return Err(RunError::Timeout),
+        }
+        let range = staging.get_mapped_range(..).map_err(|e| RunError::Validation(e.to_string()))?;
+        Ok(range.to_vec())
     }
 }
 

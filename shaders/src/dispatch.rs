@@ -1,7 +1,6 @@
 //! Runs a [`Problem`] on a device: buffers, pipelines, dispatches and the way back, with every wgpu error caught.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use wgpu::util::DeviceExt as _;
@@ -17,7 +16,7 @@ use crate::results::{Outputs, ProbeLog};
 pub const WORKGROUP_BYTES: u32 = 16_384;
 
 /// The longest that one submission may take.
-const DEADLINE: Duration = Duration::from_mins(2);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Why a problem could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +82,8 @@ pub struct Gpu {
     pipelines: BTreeMap<Shader, wgpu::ComputePipeline>,
 }
 
-fn words(bytes: &[u8]) -> Vec<u32> {
+/// The words of little-endian bytes.
+pub(crate) fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
 
@@ -191,7 +191,7 @@ impl Gpu {
             runs.iter().map(|run| self.encode(&mut encoder, problem, run)).collect();
         let staging = self.stage(&mut encoder, &readable);
         let submission = self.device.queue.submit([encoder.finish()]);
-        let bytes = self.read_back(&staging, submission)?;
+        let bytes = self.device.read(&staging, submission)?;
         let mut rest = words(&bytes);
         let mut results = Vec::with_capacity(runs.len());
         for run in runs {
@@ -315,31 +315,6 @@ impl Gpu {
             at += source.size();
         }
         staging
-    }
-
-    fn read_back(
-        &self,
-        staging: &wgpu::Buffer,
-        submission: wgpu::SubmissionIndex,
-    ) -> Result<Vec<u8>, RunError> {
-        let (sender, receiver) = mpsc::channel();
-        staging.map_async(wgpu::MapMode::Read, .., move |mapped| {
-            // a receiver that gave up needs no answer
-            let _ = sender.send(mapped);
-        });
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: Some(DEADLINE) };
-        match self.device.wgpu.poll(wait) {
-            Ok(_) => {}
-            Err(wgpu::PollError::Timeout) => return Err(RunError::Timeout),
-            Err(other) => return Err(RunError::Validation(other.to_string())),
-        }
-        match receiver.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(e)) => return Err(RunError::Lost(e.to_string())),
-            Err(_) => return Err(RunError::Timeout),
-        }
-        let range = staging.get_mapped_range(..).map_err(|e| RunError::Validation(e.to_string()))?;
-        Ok(range.to_vec())
     }
 }
 

@@ -5,6 +5,7 @@
 //! over the same bytes, so that the whole path also runs with no driver at all.
 
 pub mod abi;
+pub mod calibrate;
 pub mod compose;
 pub mod cpu;
 pub mod device;
