@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::format::{clean, grouped, shell_word, sig};
-use crate::model::{Class, Row, Worst};
+use crate::model::{Class, Diagnosis, Row, Worst};
 use crate::summary::{CPU_TWIN, WGSL};
 
 /// Longest foreign string printed inside a sentence, in characters.
@@ -67,6 +67,7 @@ pub(crate) fn lines(row: &Row) -> Vec<String> {
     if let Some(detail) = row.detail.as_deref().filter(|detail| !detail.trim().is_empty()) {
         lines.push(clean(detail, SENTENCE));
     }
+    lines.extend(row.diagnosis.iter().flat_map(Diagnosis::lines));
     if let Some(why) = row.why.as_deref().filter(|why| !why.trim().is_empty()) {
         lines.push(format!("this case finds: {}", clean(why, SENTENCE)));
     }

@@ -9,6 +9,7 @@ mod format;
 mod grid;
 pub mod html;
 pub mod junit;
+pub mod kill;
 pub mod markdown;
 pub mod model;
 pub mod summary;
@@ -18,7 +19,7 @@ pub mod text;
 
 pub use evidence::repro;
 pub use model::{
-    Adapter, Class, Counts, Num, Over, Predicted, ReadError, Reads, Row, RowKey, Status, Touched, Worst,
-    read, write_line,
+    Adapter, Class, Counts, Diagnosis, Guess, Num, Over, Predicted, ReadError, Reads, Row, RowKey, Status,
+    Touched, Worst, read, write_line,
 };
 pub use summary::{Summary, Verdict};

@@ -125,7 +125,7 @@ fn status_cell(style: Style, status: Status) -> Cell {
 }
 
 /// First column flush left, figures flush right.
-fn figures(grid: Grid, style: Style) -> String {
+pub(crate) fn figures(grid: Grid, style: Style) -> String {
     let mut table = new_table(style, grid.header.iter().map(|name| name.replace('-', "-\n")));
     for line in grid.rows {
         let cells = line.into_iter().enumerate().map(|(i, value)| {
@@ -163,7 +163,7 @@ const fn color(class: Class) -> Color {
 }
 
 /// Bold and coloured by ECMA-48 (SGR 31 to 35), or unchanged.
-fn paint(style: Style, class: Class, text: &str) -> String {
+pub(crate) fn paint(style: Style, class: Class, text: &str) -> String {
     if !style.color {
         return text.to_owned();
     }
@@ -177,7 +177,7 @@ fn paint(style: Style, class: Class, text: &str) -> String {
 }
 
 /// Prose set in by `indent` and broken at spaces so that lines fit, continued lines two deeper; no word is cut.
-fn wrap(text: &str, indent: usize, width: usize) -> String {
+pub fn wrap(text: &str, indent: usize, width: usize) -> String {
     let mut out = " ".repeat(indent);
     let mut column = indent;
     for (i, word) in text.split_whitespace().enumerate() {
@@ -196,11 +196,11 @@ fn wrap(text: &str, indent: usize, width: usize) -> String {
     out
 }
 
-fn section(out: &mut String, title: &str) {
+pub(crate) fn section(out: &mut String, title: &str) {
     push(out, &format!("\n{title}"));
 }
 
-fn push(out: &mut String, line: &str) {
+pub(crate) fn push(out: &mut String, line: &str) {
     out.push_str(line);
     out.push('\n');
 }

@@ -2,12 +2,14 @@
 //!
 //! JSON lines are the source of truth; every renderer of this crate is a pure function of rows.
 
+mod diagnosis;
 mod lines;
 mod num;
 mod reads;
 mod row;
 mod status;
 
+pub use diagnosis::{Diagnosis, Guess};
 pub use lines::{ReadError, read, write_line};
 pub use num::Num;
 pub use reads::{Predicted, Reads, Touched};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Num, Reads, Status};
+use super::{Diagnosis, Num, Reads, Status};
 
 /// The device a kernel ran on, in the driver's own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -131,6 +131,9 @@ pub struct Row {
     /// The worst element.
     #[serde(default)]
     pub worst: Option<Worst>,
+    /// What the failure looks like, when its numbers are wrong.
+    #[serde(default)]
+    pub diagnosis: Option<Diagnosis>,
     /// Measured reads, when the kernel is instrumented.
     #[serde(default)]
     pub reads: Option<Reads>,

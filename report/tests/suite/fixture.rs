@@ -1,6 +1,6 @@
 //! Rows made up for the tests: a small fixed set, the thirty cases on five layouts, and hostile strings.
 
-use attnproof_report::{Adapter, Counts, Num, Over, Reads, Row, Status, Touched, Worst};
+use attnproof_report::{Adapter, Counts, Diagnosis, Guess, Num, Over, Reads, Row, Status, Touched, Worst};
 
 pub(crate) const LAYOUTS: [&str; 5] = [
     "classic-paged",
@@ -76,6 +76,7 @@ pub(crate) fn row(name: &str, layout: &str) -> Row {
             want: Num(0.984_371),
             bound: Num(0.000_016),
         }),
+        diagnosis: None,
         reads: None,
         counts: None,
         model: "wgsl-letter".to_owned(),
@@ -104,7 +105,15 @@ pub(crate) fn with_status(mut row: Row, status: Status, detail: &str) -> Row {
 
 /// An output outside its bound, as a dropped block leaves it.
 pub(crate) fn wrong(row: Row) -> Row {
-    let mut row = with_status(row, Status::Wrong, "looks like: last partial block dropped (0.4x bound)");
+    let mut row = with_status(row, Status::Wrong, "check 0: o is wrong");
+    let guess =
+        |id: &str, says: &str, used| Guess { id: id.to_owned(), says: says.to_owned(), used: Num(used) };
+    row.diagnosis = Some(Diagnosis {
+        explained: true,
+        best: Some(guess("drop-last-block", "last partial block dropped", 0.4)),
+        next: Some(guess("drop-last-token", "last token dropped", 57.0)),
+        seen: Vec::new(),
+    });
     row.budget_used = Some(61.28);
     row.over = Some(Over { tensor: "o".to_owned(), over: 1024, total: 24_576 });
     row.worst = Some(Worst {

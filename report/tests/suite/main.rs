@@ -3,6 +3,7 @@
 mod fixture;
 mod html;
 mod junit;
+mod kill;
 mod lines;
 mod markdown;
 mod summary;
