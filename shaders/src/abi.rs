@@ -19,7 +19,7 @@ pub const GUARD_WORDS: u32 = 64;
 pub const STORAGE_BINDINGS: usize = 8;
 
 /// "Unlimited" in [`Params::left`] and [`Params::right`]: more than any position, and an `i32`.
-const FAR: u32 = 1 << 30;
+pub(crate) const FAR: u32 = 1 << 30;
 
 pub(crate) const FLAG_CAUSAL: u32 = 1;
 pub(crate) const FLAG_TOP_LEFT: u32 = 2;
@@ -77,7 +77,9 @@ pub struct Params {
     pub probe_v_at: u32,
     pub probe_tables_at: u32,
     pub probe_side_at: u32,
-    pub padding: [u32; 3],
+    pub rows: u32,
+    pub longest: u32,
+    pub run: u32,
 }
 
 impl Params {
@@ -298,7 +300,9 @@ impl Problem {
             probe_v_at: 4 + bitmaps[0],
             probe_tables_at: 4 + bitmaps[0] + bitmaps[1],
             probe_side_at: 4 + bitmaps[0] + bitmaps[1] + bitmaps[2],
-            padding: [0; 3],
+            rows: launch.rows.len() as u32,
+            longest: launch.rows.iter().map(|row| row.len).max().unwrap_or(0),
+            run: 0,
         }
     }
 

@@ -117,8 +117,31 @@ fn address_sources(layout: LayoutKind) -> &'static [Source] {
     }
 }
 
-/// The source of `shader`.
-pub fn compose(shader: Shader) -> Composition {
+/// A change to the text of one file: `find`, which occurs there once, becomes `replace`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edit {
+    /// File under `wgsl/`.
+    pub file: &'static str,
+    /// Text to be replaced.
+    pub find: &'static str,
+    /// What it becomes.
+    pub replace: &'static str,
+}
+
+/// An edit whose text does not occur exactly once in its file.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {found} places to edit instead of one: {find}")]
+pub struct NoPlace {
+    /// File under `wgsl/`.
+    pub file: &'static str,
+    /// The text of the edit.
+    pub find: &'static str,
+    /// How often it occurs.
+    pub found: usize,
+}
+
+/// The files of `shader` in order.
+fn files(shader: Shader) -> Vec<Source> {
     let mut files = vec![PARAMS];
     match shader {
         Shader::Attention { layout, elem, probe } => {
@@ -129,6 +152,43 @@ pub fn compose(shader: Shader) -> Composition {
         }
         Shader::Merge => files.push(MERGE),
     }
+    files
+}
+
+/// The text of a file after the edits that concern it, one after the other.
+fn edited((file, text): Source, edits: &[Edit]) -> Result<String, NoPlace> {
+    let mut text = text.to_owned();
+    for edit in edits.iter().filter(|edit| edit.file == file) {
+        let found = text.matches(edit.find).count();
+        if found != 1 {
+            return Err(NoPlace { file, find: edit.find, found });
+        }
+        text = text.replacen(edit.find, edit.replace, 1);
+    }
+    Ok(text)
+}
+
+/// Whether `edits` change the source of `shader`.
+pub fn concerns(shader: Shader, edits: &[Edit]) -> bool {
+    files(shader).iter().any(|(file, _)| edits.iter().any(|edit| edit.file == *file))
+}
+
+/// The source of `shader` with `edits` applied; edits of files that it does not have are left out.
+///
+/// # Errors
+/// [`NoPlace`] for the first edit whose text does not occur exactly once in its file.
+pub fn compose_faulty(shader: Shader, edits: &[Edit]) -> Result<Composition, NoPlace> {
+    let texts: Result<Vec<_>, NoPlace> =
+        files(shader).into_iter().map(|source| Ok((source.0, edited(source, edits)?))).collect();
+    Ok(join(texts?.iter().map(|(name, text)| (*name, text.as_str()))))
+}
+
+/// The source of `shader`.
+pub fn compose(shader: Shader) -> Composition {
+    join(files(shader).into_iter())
+}
+
+fn join<'a>(files: impl Iterator<Item = (&'static str, &'a str)>) -> Composition {
     let mut composition = Composition { source: String::new(), segments: Vec::new() };
     let mut line = 1;
     for (name, text) in files {

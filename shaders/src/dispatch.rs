@@ -8,8 +8,9 @@ use wgpu::util::DeviceExt as _;
 use attnproof_layouts::pack::Pools;
 
 use crate::abi::{Params, Problem, STORAGE_BINDINGS, UNWRITTEN};
-use crate::compose::{Shader, compose, validate};
+use crate::compose::{Edit, Shader, compose_faulty, concerns, validate};
 use crate::device::Device;
+use crate::fault::KernelFault;
 use crate::results::{Outputs, ProbeLog};
 
 /// Workgroup memory that the attention core declares, in bytes.
@@ -80,6 +81,9 @@ pub struct Gpu {
     bind_group_layout: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
     pipelines: BTreeMap<Shader, wgpu::ComputePipeline>,
+    /// The pipelines that the edits of the last fault concern.
+    faulty: BTreeMap<Shader, wgpu::ComputePipeline>,
+    edits: &'static [Edit],
 }
 
 /// The words of little-endian bytes.
@@ -115,10 +119,17 @@ impl Gpu {
             bind_group_layouts: &[Some(&bind_group_layout)],
             immediate_size: 0,
         });
-        Self { device, bind_group_layout, pipeline_layout, pipelines: BTreeMap::new() }
+        Self {
+            device,
+            bind_group_layout,
+            pipeline_layout,
+            pipelines: BTreeMap::new(),
+            faulty: BTreeMap::new(),
+            edits: &[],
+        }
     }
 
-    /// Pipelines compiled so far.
+    /// Pipelines of the right kernels compiled so far.
     pub fn pipelines(&self) -> usize {
         self.pipelines.len()
     }
@@ -128,12 +139,37 @@ impl Gpu {
     /// # Errors
     /// [`RunError`]; nothing of the runs is returned then.
     pub fn run(&mut self, problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunError> {
+        self.run_edited(problem, runs, &[])
+    }
+
+    /// As [`Gpu::run`], with the kernels that `fault` breaks. Only the faulty pipelines of one fault are kept.
+    ///
+    /// # Errors
+    /// As [`Gpu::run`]; [`RunError::Validation`] for a fault that has no edits.
+    pub fn run_faulty(
+        &mut self,
+        problem: &Problem,
+        runs: &[Run<'_>],
+        fault: &KernelFault,
+    ) -> Result<Vec<RunResult>, RunError> {
+        if fault.wgsl.is_empty() {
+            return Err(RunError::Validation(format!("fault {} is one of the CPU twin only", fault.id)));
+        }
+        self.run_edited(problem, runs, fault.wgsl)
+    }
+
+    fn run_edited(
+        &mut self,
+        problem: &Problem,
+        runs: &[Run<'_>],
+        edits: &'static [Edit],
+    ) -> Result<Vec<RunResult>, RunError> {
         problem.check_size()?;
         self.check_limits(problem)?;
         let scopes =
             [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Internal]
                 .map(|filter| self.device.wgpu.push_error_scope(filter));
-        let ran = self.run_in_scopes(problem, runs);
+        let ran = self.run_in_scopes(problem, runs, edits);
         let errors: Vec<_> = scopes.into_iter().rev().map(|scope| pollster::block_on(scope.pop())).collect();
         // a loss brings validation errors with it, so it is looked at first
         if let Some(reason) = self.device.lost.lock().ok().and_then(|mut lost| lost.take()) {
@@ -181,14 +217,25 @@ impl Gpu {
         Ok(())
     }
 
-    fn run_in_scopes(&mut self, problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunError> {
-        for run in runs {
-            self.compile(attention_shader(problem, run.probe))?;
+    fn run_in_scopes(
+        &mut self,
+        problem: &Problem,
+        runs: &[Run<'_>],
+        edits: &'static [Edit],
+    ) -> Result<Vec<RunResult>, RunError> {
+        if !edits.is_empty() && edits != self.edits {
+            self.faulty.clear();
+            self.edits = edits;
         }
-        self.compile(Shader::Merge)?;
+        for run in runs {
+            self.compile(attention_shader(problem, run.probe), edits)?;
+        }
+        self.compile(Shader::Merge, edits)?;
         let mut encoder = self.device.wgpu.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let readable: Vec<Readable> =
-            runs.iter().map(|run| self.encode(&mut encoder, problem, run)).collect();
+        let readable: Vec<Readable> = (0..)
+            .zip(runs)
+            .map(|(index, run)| self.encode(&mut encoder, problem, run, index, edits))
+            .collect();
         let staging = self.stage(&mut encoder, &readable);
         let submission = self.device.queue.submit([encoder.finish()]);
         let bytes = self.device.read(&staging, submission)?;
@@ -206,11 +253,17 @@ impl Gpu {
         Ok(results)
     }
 
-    fn compile(&mut self, shader: Shader) -> Result<(), RunError> {
-        if self.pipelines.contains_key(&shader) {
+    /// The cache in which `shader` lies under `edits`.
+    fn cache(&self, shader: Shader, edits: &[Edit]) -> &BTreeMap<Shader, wgpu::ComputePipeline> {
+        if concerns(shader, edits) { &self.faulty } else { &self.pipelines }
+    }
+
+    fn compile(&mut self, shader: Shader, edits: &[Edit]) -> Result<(), RunError> {
+        if self.cache(shader, edits).contains_key(&shader) {
             return Ok(());
         }
-        let composition = compose(shader);
+        let composition =
+            compose_faulty(shader, edits).map_err(|no_place| RunError::Validation(no_place.to_string()))?;
         let device = &self.device.wgpu;
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
@@ -235,7 +288,8 @@ impl Gpu {
                 validate(shader, &composition).map_or_else(|e| e.to_string(), |()| error.to_string());
             return Err(RunError::Validation(reason));
         }
-        self.pipelines.insert(shader, pipeline);
+        let cache = if concerns(shader, edits) { &mut self.faulty } else { &mut self.pipelines };
+        cache.insert(shader, pipeline);
         Ok(())
     }
 
@@ -257,7 +311,16 @@ impl Gpu {
         })
     }
 
-    fn encode(&self, encoder: &mut wgpu::CommandEncoder, problem: &Problem, run: &Run<'_>) -> Readable {
+    fn encode(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        problem: &Problem,
+        run: &Run<'_>,
+        index: u32,
+        edits: &[Edit],
+    ) -> Readable {
+        let pipeline = |shader| &self.cache(shader, edits)[&shader];
+        let params = |right: &Params| Params { run: index, ..*right };
         let probe_words = if run.probe { problem.probe_words() as usize } else { 1 };
         let storage = [
             self.storage(&problem.q),
@@ -272,13 +335,13 @@ impl Gpu {
         let phases = problem.phases();
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         for phase in &phases {
-            pass.set_pipeline(&self.pipelines[&attention_shader(problem, run.probe)]);
-            pass.set_bind_group(0, &self.bind_group(&phase.params, &storage), &[]);
+            pass.set_pipeline(pipeline(attention_shader(problem, run.probe)));
+            pass.set_bind_group(0, &self.bind_group(&params(&phase.params), &storage), &[]);
             pass.dispatch_workgroups(phase.grid[0], phase.grid[1], phase.grid[2]);
         }
         if let Some(phase) = phases.first() {
-            pass.set_pipeline(&self.pipelines[&Shader::Merge]);
-            pass.set_bind_group(0, &self.bind_group(&phase.params, &storage), &[]);
+            pass.set_pipeline(pipeline(Shader::Merge));
+            pass.set_bind_group(0, &self.bind_group(&params(&phase.params), &storage), &[]);
             pass.dispatch_workgroups(problem.q_rows(), 1, 1);
         }
         drop(pass);

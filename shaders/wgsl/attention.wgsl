@@ -100,6 +100,9 @@ fn key_range(split: u32, bounds: vec2<u32>) -> vec3<u32> {
             hi = max(hi, pair_hi[i]);
         }
     }
+    if (lo >= hi) {
+        return vec3<u32>(0u, 0u, pairs);
+    }
     lo = max(max(lo, split * P.split_tokens), bounds.x);
     hi = min(min(hi, (split + 1u) * P.split_tokens), bounds.y);
     if (lo >= hi) {
@@ -165,26 +168,32 @@ fn score_key(key: u32, slot: u32, lane: u32, kv_head: u32, pairs: u32, k_scale: 
     }
 }
 
+// Whether key `j` of the tile is counted.
+fn sees(pair: u32, tile: Tile, j: u32) -> bool {
+    let key = tile.start + j;
+    return key >= pair_lo[pair] && key < pair_hi[pair];
+}
+
 // Turns the scores of one pair over the tile into weights against the running maximum.
 fn softmax_pair(pair: u32, tile: Tile) {
-    let first = max(pair_lo[pair], tile.start) - tile.start;
-    let end = max(min(pair_hi[pair], tile.start + tile.count), tile.start) - tile.start;
     let at = pair * TILE;
     var sum = run_sum[pair];
     var top = run_max[pair];
     var empty = sum == 0.0;
-    for (var j = first; j < end; j++) {
-        top = select(max(top, weight[at + j]), weight[at + j], empty);
-        empty = false;
+    for (var j = 0u; j < tile.count; j++) {
+        if (sees(pair, tile, j)) {
+            top = select(max(top, weight[at + j]), weight[at + j], empty);
+            empty = false;
+        }
     }
     var old = 1.0;
-    if (sum > 0.0) {
+    if (sum != 0.0) {
         old = exp(run_max[pair] - top);
     }
     sum *= old;
     for (var j = 0u; j < tile.count; j++) {
         var w = 0.0;
-        if (j >= first && j < end) {
+        if (sees(pair, tile, j)) {
             w = exp(weight[at + j] - top);
         }
         weight[at + j] = w;
@@ -287,13 +296,13 @@ fn attention(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_ind
     let part = row.part + wg.z;
     for (var i = lane; i < pairs * P.dv; i += LANES) {
         let pair = i / P.dv;
-        if (run_sum[pair] > 0.0) {
+        if (run_sum[pair] != 0.0) {
             partials[partial_at(part, pair_q[pair]) + 2u + i % P.dv] = bitcast<u32>(acc[i] / run_sum[pair]);
         }
     }
     if (lane < pairs) {
         let at = partial_at(part, pair_q[lane]);
-        let seen = run_sum[lane] > 0.0;
+        let seen = run_sum[lane] != 0.0;
         partials[at] = select(0u, 1u, seen);
         if (seen) {
             partials[at + 1u] = bitcast<u32>(run_max[lane] + log(run_sum[lane]));

@@ -11,6 +11,19 @@ fn part_lse(part: u32, q_row: u32) -> f32 {
     return bitcast<f32>(partials[partial_at(part, q_row) + 1u]);
 }
 
+// The query row to which the outputs of `q_row` are written.
+fn out_row(q_row: u32) -> u32 {
+    return q_row;
+}
+
+fn store_o(q_row: u32, c: u32, bits: u32) {
+    outputs[P.o_at + out_row(q_row) * P.dv + c] = bits;
+}
+
+fn store_lse(q_row: u32, bits: u32) {
+    outputs[P.lse_at + out_row(q_row)] = bits;
+}
+
 @compute @workgroup_size(64)
 fn merge(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let q_row = wg.x;
@@ -33,10 +46,10 @@ fn merge(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) 
     }
     if (!seen) {
         for (var c = lane; c < P.dv; c += 64u) {
-            outputs[P.o_at + q_row * P.dv + c] = 0u;
+            store_o(q_row, c, 0u);
         }
         if (lane == 0u) {
-            outputs[P.lse_at + q_row] = select(NEGATIVE_INFINITY, bitcast<u32>(sink), sinks);
+            store_lse(q_row, select(NEGATIVE_INFINITY, bitcast<u32>(sink), sinks));
         }
         return;
     }
@@ -57,9 +70,9 @@ fn merge(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) 
                 o += exp(part_lse(part, q_row) - top) * bitcast<f32>(partials[partial_at(part, q_row) + 2u + c]);
             }
         }
-        outputs[P.o_at + q_row * P.dv + c] = bitcast<u32>(o / sum);
+        store_o(q_row, c, bitcast<u32>(o / sum));
     }
     if (lane == 0u) {
-        outputs[P.lse_at + q_row] = bitcast<u32>(top + log(sum));
+        store_lse(q_row, bitcast<u32>(top + log(sum)));
     }
 }

@@ -57,9 +57,9 @@ struct Params {
     probe_tables_at: u32,
 
     probe_side_at: u32,
-    padding_0: u32,
-    padding_1: u32,
-    padding_2: u32,
+    rows: u32,               // the last three are for wrong kernels only: rows of the batch,
+    longest: u32,            // keys of the longest row,
+    run: u32,                // number of the run in its submission
 }
 
 const FLAG_CAUSAL: u32 = 1u;

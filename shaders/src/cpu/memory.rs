@@ -61,9 +61,12 @@ impl<'a> Memory<'a> {
         self.peek(TABLES, word)
     }
 
-    /// A parameter of the model (slope or sink), which the probe does not count.
-    pub(super) fn parameter(&self, word: u32) -> Result<f32, RunError> {
-        self.peek(SIDE, word).map(f32::from_bits)
+    /// `count` parameters of the model (slopes or sinks), which the probe does not count.
+    pub(super) fn parameters(&self, at: u32, count: u32) -> Result<&[f32], RunError> {
+        let words = self.bindings[SIDE];
+        let range = at as usize..at as usize + count as usize;
+        let out = RunError::OutOfBounds { binding: NAMES[SIDE], word: at + count, words: words.len() };
+        words.get(range).map(bytemuck::cast_slice).ok_or(out)
     }
 
     pub(super) fn into_log(self) -> ProbeLog {
