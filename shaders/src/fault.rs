@@ -162,3 +162,6 @@ mod slots;
 mod softcap;
 mod traffic;
 mod window;
+
+#[cfg(test)]
+mod tests;

@@ -136,11 +136,15 @@ impl<'a> Kernel<'a> {
         } else {
             0.0
         };
-        let with_scale = |kv: u32| Head { kv, scale: (r.scale_head)(p, head, kv) };
+        // one scale for all heads, or none, is the same for all
+        let with_scale = |kv: u32, granularity: u32| {
+            let scale = if granularity < 2 { 0 } else { (r.scale_head)(p, head, kv) };
+            Head { kv, scale }
+        };
         Ok(PairState {
             sight: Sight { query, position, lo, hi },
-            k: with_scale((r.k_head)(p, head)),
-            v: with_scale((r.v_head)(p, head)),
+            k: with_scale((r.k_head)(p, head), p.k_scale),
+            v: with_scale((r.v_head)(p, head), p.v_scale),
             slope,
             run_max: 0.0,
             run_sum: 0.0,
