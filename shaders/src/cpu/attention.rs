@@ -240,9 +240,10 @@ impl<'a> Kernel<'a> {
                 }
             }
         }
-        if self.rules.block_past_end && tile.start + tile.count >= work.end {
+        let past_end = (self.rules.loads_past_end)(p);
+        if past_end > 0 && tile.start + tile.count >= work.end {
             for head in work.k_heads {
-                self.load_k(tile.slots[tile.slots.len() - 1], head.0.kv, p.block_size, &mut k, m)?;
+                self.load_k(tile.slots[tile.slots.len() - 1], head.0.kv, past_end, &mut k, m)?;
             }
         }
         Ok(v_scales)
@@ -304,7 +305,11 @@ impl<'a> Kernel<'a> {
                 (*seen, *weight) = (true, score);
             }
             if *seen {
-                top = Some(top.filter(|top| !(*weight > *top)).unwrap_or(*weight));
+                top = Some(match top {
+                    Some(top) if *weight > top => *weight,
+                    None => *weight,
+                    Some(top) => top,
+                });
             }
         }
         let top = top.map_or(pair.run_max, |top| (r.running_max)(before, top));
@@ -340,7 +345,9 @@ impl<'a> Kernel<'a> {
                 self.load_v(work, first, head.kv, &mut v, m)?;
                 for (key, v) in (first..).zip(v.chunks_exact_mut(dv)) {
                     let v_scale = v_scales[key * heads + at];
-                    v.iter_mut().for_each(|element| *element *= v_scale);
+                    for element in v.iter_mut() {
+                        *element *= v_scale;
+                    }
                     for pair in pairs.iter_mut().filter(|pair| pair.v == *head) {
                         self.add(pair, key, v);
                     }
