@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// Every fault, in a fixed order: by kind, then as listed in the file of the kind.
+/// Every fault, always in the same order.
 pub fn library() -> Vec<KernelFault> {
     [
         window::FAULTS,
@@ -162,3 +162,6 @@ mod slots;
 mod softcap;
 mod traffic;
 mod window;
+
+#[cfg(test)]
+mod tests;

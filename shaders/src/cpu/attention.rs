@@ -136,11 +136,15 @@ impl<'a> Kernel<'a> {
         } else {
             0.0
         };
-        let with_scale = |kv: u32| Head { kv, scale: (r.scale_head)(p, head, kv) };
+        // one scale for all heads, or none, is the same for all
+        let with_scale = |kv: u32, granularity: u32| {
+            let scale = if granularity < 2 { 0 } else { (r.scale_head)(p, head, kv) };
+            Head { kv, scale }
+        };
         Ok(PairState {
             sight: Sight { query, position, lo, hi },
-            k: with_scale((r.k_head)(p, head)),
-            v: with_scale((r.v_head)(p, head)),
+            k: with_scale((r.k_head)(p, head), p.k_scale),
+            v: with_scale((r.v_head)(p, head), p.v_scale),
             slope,
             run_max: 0.0,
             run_sum: 0.0,
@@ -236,9 +240,10 @@ impl<'a> Kernel<'a> {
                 }
             }
         }
-        if self.rules.block_past_end && tile.start + tile.count >= work.end {
+        let past_end = (self.rules.loads_past_end)(p);
+        if past_end > 0 && tile.start + tile.count >= work.end {
             for head in work.k_heads {
-                self.load_k(tile.slots[tile.slots.len() - 1], head.0.kv, p.block_size, &mut k, m)?;
+                self.load_k(tile.slots[tile.slots.len() - 1], head.0.kv, past_end, &mut k, m)?;
             }
         }
         Ok(v_scales)
@@ -300,7 +305,11 @@ impl<'a> Kernel<'a> {
                 (*seen, *weight) = (true, score);
             }
             if *seen {
-                top = Some(top.filter(|top| !(*weight > *top)).unwrap_or(*weight));
+                top = Some(match top {
+                    Some(top) if *weight > top => *weight,
+                    None => *weight,
+                    Some(top) => top,
+                });
             }
         }
         let top = top.map_or(pair.run_max, |top| (r.running_max)(before, top));
@@ -336,7 +345,9 @@ impl<'a> Kernel<'a> {
                 self.load_v(work, first, head.kv, &mut v, m)?;
                 for (key, v) in (first..).zip(v.chunks_exact_mut(dv)) {
                     let v_scale = v_scales[key * heads + at];
-                    v.iter_mut().for_each(|element| *element *= v_scale);
+                    for element in v.iter_mut() {
+                        *element *= v_scale;
+                    }
                     for pair in pairs.iter_mut().filter(|pair| pair.v == *head) {
                         self.add(pair, key, v);
                     }

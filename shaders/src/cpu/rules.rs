@@ -53,6 +53,18 @@ pub struct Part {
     pub values: Result<usize, f32>,
 }
 
+/// The score, if any, of a key that is not counted.
+pub type MaskedScore = fn(&Params, &Sight, u32) -> Option<f32>;
+
+/// The slot of a key, from (key, its right slot).
+pub type Slot = fn(&mut SlotOf<'_, '_>, u32, u32) -> Result<u32, RunError>;
+
+/// The slot of V of a key, from (key, its right slot, slot of the tile's first key).
+pub type VSlot = fn(&mut SlotOf<'_, '_>, u32, u32, u32) -> Result<u32, RunError>;
+
+/// The query row to which the outputs of one are written, if any; the function tells whether a query row has no key.
+pub type OutRow = fn(&Params, u32, &dyn Fn(u32) -> bool) -> Option<u32>;
+
 /// One field per decision. `Params` are the uniforms after [`Rules::params`].
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
@@ -70,7 +82,7 @@ pub struct Rules {
     /// Whether a key of a tile is counted.
     pub sees: fn(&Params, &Sight, &Tile, u32) -> bool,
     /// The score of a key that is not counted, if it is to be counted all the same.
-    pub masked_score: Option<fn(&Params, &Sight, u32) -> Option<f32>>,
+    pub masked_score: Option<MaskedScore>,
     /// The weight of a key of a tile that is not counted.
     pub masked_weight: f32,
     /// Whether a key of weight 0 is left out of the output instead of multiplied.
@@ -120,9 +132,9 @@ pub struct Rules {
     /// The row of the batch whose table a row reads.
     pub table_row: fn(&Params, u32) -> u32,
     /// The slot of a key, from the right one; `None` for the right one.
-    pub slot: Option<fn(&mut SlotOf<'_, '_>, u32, u32) -> Result<u32, RunError>>,
+    pub slot: Option<Slot>,
     /// The slot that V of a key is read from, from (key, its slot, slot of the tile's first key).
-    pub v_slot: Option<fn(&mut SlotOf<'_, '_>, u32, u32, u32) -> Result<u32, RunError>>,
+    pub v_slot: Option<VSlot>,
     /// The length of a span record, and whether it is the last of its row.
     pub span_length: fn(u32, bool) -> u32,
     /// The positions that are a row's to read, from the right ones.
@@ -133,8 +145,8 @@ pub struct Rules {
     pub k_loads: u32,
     /// Whether a block entry is loaded for every key instead of once a block.
     pub entry_per_key: bool,
-    /// Whether one more block of K is loaded behind the last key.
-    pub block_past_end: bool,
+    /// How often K of the last key that a workgroup reads is loaded in excess.
+    pub loads_past_end: fn(&Params) -> u32,
 
     /// Which parts of a query token exist, from the mask.
     pub mask: fn(u32) -> u32,
@@ -153,9 +165,8 @@ pub struct Rules {
     /// Output and LSE of a row without keys, from its sink; `None` if nothing is written.
     pub empty: fn(Option<f32>) -> Option<(f32, f32)>,
 
-    /// The query row to which the outputs of one are written, if any; the last argument tells whether a query row has
-    /// no key.
-    pub out_row: fn(&Params, u32, &dyn Fn(u32) -> bool) -> Option<u32>,
+    /// Where the outputs of a query row are written.
+    pub out_row: OutRow,
     /// Dims of an output row that are written.
     pub out_dims: fn(&Params) -> u32,
     /// Whether the LSE is written.
@@ -203,7 +214,7 @@ impl Default for Rules {
             range: |_, keys, _| keys,
             k_loads: 1,
             entry_per_key: false,
-            block_past_end: false,
+            loads_past_end: |_| 0,
             mask: |mask| mask,
             empty_part: None,
             parts: |_| (),

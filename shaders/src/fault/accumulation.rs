@@ -14,6 +14,25 @@ const fn accumulation(
     super::fault(Kind::Accumulation, id, says, reach::always, twin, wgsl)
 }
 
+/// `f16_of`: f16 by integer arithmetic, since quantizeToF16 is an optional capability.
+const F16_OF: Edit = core(
+    "fn capped(x: f32) -> f32 {\n",
+    "fn f16_of(x: f32) -> f32 {
+    let bits = bitcast<u32>(x) & 0x7fffffffu;
+    var rounded = bitcast<f32>((bits + 0xfffu + ((bits >> 13u) & 1u)) & 0xffffe000u);
+    if (bits < 0x38800000u) {
+        rounded = round(bitcast<f32>(bits) * 0x1p24f) * 0x1p-24f;
+    }
+    if (bits >= 0x477ff000u) {
+        rounded = bitcast<f32>((bits & 0u) | 0x7f800000u);
+    }
+    return select(rounded, -rounded, x < 0.0);
+}
+
+fn capped(x: f32) -> f32 {
+",
+);
+
 fn f16(x: f32) -> f32 {
     rounded(Elem::F16, x)
 }
@@ -46,26 +65,32 @@ pub(super) const FAULTS: &[KernelFault] = &[
         "f16-accumulator",
         "the output is rounded to f16 after each addition",
         |r| r.round_acc = Some(f16),
-        &[core(
-            "acc[i * P.dv + at] += w * element;",
-            "acc[i * P.dv + at] = quantizeToF16(acc[i * P.dv + at] + w * element);",
-        )],
+        &[
+            F16_OF,
+            core(
+                "acc[i * P.dv + at] += w * element;",
+                "acc[i * P.dv + at] = f16_of(acc[i * P.dv + at] + w * element);",
+            ),
+        ],
     ),
     accumulation(
         "f16-dot",
         "q . k is rounded to f16 after each addition",
         |r| r.round_dot = Some(f16),
-        &[core(
-            "weight[i * TILE + lane] += q_tile[i * P.d + w * WORD_ELEMENTS + l] * element;",
-            "let product = q_tile[i * P.d + w * WORD_ELEMENTS + l] * element;
-                weight[i * TILE + lane] = quantizeToF16(weight[i * TILE + lane] + product);",
-        )],
+        &[
+            F16_OF,
+            core(
+                "weight[i * TILE + lane] += q_tile[i * P.d + w * WORD_ELEMENTS + l] * element;",
+                "let product = q_tile[i * P.d + w * WORD_ELEMENTS + l] * element;
+                weight[i * TILE + lane] = f16_of(weight[i * TILE + lane] + product);",
+            ),
+        ],
     ),
     accumulation(
         "f16-dot-unscaled-overflow",
         "q . k is rounded to f16 before any scale: infinite above 65504",
         |r| r.finish_dot = f16,
-        &[core("score(weight[i * TILE + lane] *", "score(quantizeToF16(weight[i * TILE + lane]) *")],
+        &[F16_OF, core("score(weight[i * TILE + lane] *", "score(f16_of(weight[i * TILE + lane]) *")],
     ),
     accumulation(
         "p-bf16",

@@ -51,7 +51,11 @@ pub(super) const FAULTS: &[KernelFault] = &[
         "e4m3fn is decoded as e4m3fnuz",
         |p| p.launch.elem == Elem::E4m3fn,
         |r| r.decode = |elem, bits| decode(if elem == Elem::E4m3fn { Elem::E4m3fnuz } else { elem }, bits),
-        &[e4m3fn("0x1p-9f", "0x1p-10f"), e4m3fn("exponent + 120u", "exponent + 119u")],
+        &[
+            e4m3fn("0x1p-9f", "0x1p-10f"),
+            e4m3fn("exponent + 120u", "exponent + 119u"),
+            e4m3fn(SIGNED, NAN_AT_MINUS_0),
+        ],
     ),
     format(
         "fnuz-as-fn",
@@ -164,6 +168,10 @@ pub(super) const FAULTS: &[KernelFault] = &[
 ];
 
 // The NaN is made from the code, since a constant NaN is an error in WGSL.
+const NAN_AT_MINUS_0: &str = "if (bits == 0x80u) {
+        return bitcast<f32>(bits | 0x7fc00000u);
+    }
+    return select(magnitude, -magnitude, (bits & 0x80u) != 0u);";
 const NAN_AT_7B: &str = "if ((bits & 0x7fu) == 0x7bu) {
         return bitcast<f32>(bits | 0x7fc00000u);
     }

@@ -17,6 +17,11 @@ const fn merge(
     super::fault(Kind::Merge, id, says, reach, twin, wgsl)
 }
 
+/// More than one thing is merged.
+fn parts_or_sink(p: &Problem) -> bool {
+    reach::parts(p) || reach::sinks(p)
+}
+
 const LSE: &str = "bitcast<u32>(top + log(sum))";
 const SUM: &str = "if (part_seen(mask, part, q_row)) {\n            sum += exp(part_lse(part, q_row) - top);";
 const O: &str = "if (part_seen(mask, part, q_row)) {\n                o += exp(part_lse(part, q_row) - top)";
@@ -26,7 +31,7 @@ pub(super) const FAULTS: &[KernelFault] = &[
     merge(
         "merge-no-weights",
         "the outputs of the parts are averaged with equal weights",
-        reach::parts,
+        parts_or_sink,
         |r| {
             r.merge_weight = |_| 1.0;
             r.lse = |_, _, sink, parts| log_sum_exp(parts, sink);
@@ -40,7 +45,7 @@ pub(super) const FAULTS: &[KernelFault] = &[
     merge(
         "merge-base2",
         "natural LSEs of the parts are merged with powers and logarithms of 2",
-        reach::parts,
+        parts_or_sink,
         |r| {
             r.merge_weight = libm::exp2f;
             r.lse = |top, sum, _, _| top + libm::log2f(sum);
@@ -142,7 +147,7 @@ pub(super) const FAULTS: &[KernelFault] = &[
     merge(
         "lse-of-last-part",
         "the LSE is that of the last part",
-        |p| reach::parts(p) || reach::sinks(p),
+        parts_or_sink,
         |r| r.lse = |_, _, _, parts| parts[parts.len() - 1].lse,
         &[
             joined("    var seen = false;\n", "    var seen = false;\n    var last_lse = 0.0;\n"),

@@ -49,7 +49,7 @@ pub(super) const FAULTS: &[KernelFault] = &[
         |p| reach::sinks(p) && reach::splits(p),
         |r| {
             r.sink =
-                |r, p, head, sinks| sink(r, p, head, sinks).map(|sink| sink + libm::logf(p.splits as f32))
+                |r, p, head, sinks| sink(r, p, head, sinks).map(|sink| sink + libm::logf(p.splits as f32));
         },
         &[joined(SINK, "sink = side[P.sinks_at + q_row % P.q_heads] + log(f32(P.splits));")],
     ),

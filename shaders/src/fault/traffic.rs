@@ -41,7 +41,7 @@ pub(super) const FAULTS: &[KernelFault] = &[
         "block-past-end",
         "a block of K behind the last key is loaded, each load clamped to the last key",
         reach::always,
-        |r| r.block_past_end = true,
+        |r| r.loads_past_end = |p| p.block_size,
         &[core(
             "            score_key(tile.start + lane, slot, lane, kv_head, pairs, scale);\n",
             "            score_key(tile.start + lane, slot, lane, kv_head, pairs, scale);

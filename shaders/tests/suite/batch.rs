@@ -38,6 +38,10 @@ pub(crate) struct Plan {
     pub(crate) shape: Shape,
     pub(crate) block_size: u32,
     pub(crate) slot_pad: u32,
+    /// The block that is given out first.
+    pub(crate) first_block: u32,
+    /// How many times larger than usual K and V are.
+    pub(crate) gain: f64,
     pub(crate) k_scale: Granularity,
     pub(crate) v_scale: Granularity,
     pub(crate) profile: Profile,
@@ -58,6 +62,8 @@ impl Plan {
             shape: Shape { q_heads: 4, kv_heads: 2, d: 16, dv: 16 },
             block_size: 16,
             slot_pad: 0,
+            first_block: 1,
+            gain: 1.0,
             k_scale: Granularity::None,
             v_scale: Granularity::None,
             profile: Profile::default(),
@@ -126,7 +132,7 @@ impl Plan {
         let mut rng = self.rng(stream + 2, tokens[p]);
         let scales = self.scales_at(stream, tokens, p);
         let of_head = |scale: f32| -> Vec<u32> {
-            let code = |_| self.elem.encode(rng.normal() / f64::from(scale), Saturate::Finite);
+            let code = |_| self.elem.encode(self.gain * rng.normal() / f64::from(scale), Saturate::Finite);
             (0..dims).map(code).collect()
         };
         scales.into_iter().flat_map(of_head).collect()
@@ -284,9 +290,9 @@ fn fill(plan: &Plan) -> (Manager, Store, Vec<Vec<u64>>) {
     let tokens: u32 = plan.rows.iter().map(|row| row.prompt + row.appended).sum();
     let room = plan.rows.len() as u32 * (2 + EXTENT.div_ceil(plan.block_size));
     let config = PoolConfig {
-        blocks: 2 * (tokens.div_ceil(plan.block_size) + room),
+        blocks: plan.first_block + 2 * (tokens.div_ceil(plan.block_size) + room),
         block_size: plan.block_size,
-        first_block: 1,
+        first_block: plan.first_block,
         window: None,
         release: false,
         extent_tokens: EXTENT,

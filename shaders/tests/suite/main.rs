@@ -7,6 +7,7 @@ mod agreement;
 mod batch;
 mod corrupt;
 mod decoders;
+mod faults;
 mod limits;
 mod machine;
 mod outputs;

@@ -74,6 +74,8 @@ pub(crate) fn plans(kinds: &[LayoutKind], elems: &[Elem]) -> impl Strategy<Value
                 shape,
                 block_size,
                 slot_pad,
+                first_block: 1,
+                gain: 1.0,
                 k_scale,
                 v_scale,
                 profile,
