@@ -44,7 +44,7 @@ fn main() {
 }
 
 fn open() -> Kernels {
-    let opened = best(&adapters()).map(Wgsl::open);
+    let opened = best(&adapters()).map(|a| Wgsl::open(a, attnproof_oracle::Model::wgsl_letter()));
     match opened {
         Some(Ok(kernel)) => {
             eprintln!("adapter: {} ({})", kernel.adapter().name, kernel.adapter().driver);

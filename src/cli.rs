@@ -1,9 +1,11 @@
 //! The command line: verbs, flags and their help texts.
 
 mod doctor;
+mod explain;
 mod list;
 mod render;
 mod run;
+mod selftest;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +23,10 @@ const FILTER_HELP: &str = "A filter is terms joined by ';' that must all match: 
 extra:sink*), a full id, or key=value with a key of the ids (layout=classic-paged;kv=e4m3fn;d=80). '*' and '?' are \
 wildcards.";
 
+const SELFTEST_HELP: &str = "Exit codes: 0 every fault was caught and nothing right was accused; 1 a fault survives, or a \
+right kernel was accused; 2 usage; 3 no such adapter, or a case that cannot be judged; 4 nothing was tested. With a filter \
+only the cases it matches count, and a fault that none of them reaches is no failure.";
+
 /// Attention correctness oracle and conformance harness for KV-cache kernels.
 #[derive(Debug, Parser)]
 #[command(name = "attnproof", version, after_help = AFTER_HELP, max_term_width = 110)]
@@ -37,8 +43,13 @@ enum Verb {
     /// List cases: ids, and why each exists
     #[command(after_help = FILTER_HELP)]
     List(ListArgs),
+    /// Explain one case: why it exists, what it asks, and which faults it catches
+    Explain(ExplainArgs),
     /// Show the adapters of this machine, their limits, and what would be skipped and why
     Doctor(DoctorArgs),
+    /// Plant every fault of the library in the kernels and the KV manager, and see that each is caught
+    #[command(after_help = format!("{FILTER_HELP}\n\n{SELFTEST_HELP}"))]
+    Selftest(SelftestArgs),
     /// Render a run's JSON lines as a table, Markdown, HTML or JUnit
     Report(ReportArgs),
 }
@@ -83,6 +94,10 @@ struct RunArgs {
     /// Fail with exit 3 unless an adapter of this index, name, backend or driver is used
     #[arg(long, value_name = "ADAPTER")]
     require_adapter: Option<String>,
+    /// Measure the adapter's arithmetic first, and judge it by the narrowest precision model that covers it instead of by all
+    /// that WGSL allows
+    #[arg(long)]
+    calibrate: bool,
     /// Check the KV manager's invariants and the content of every slot after every operation
     #[arg(long)]
     invariants: bool,
@@ -123,10 +138,54 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+struct ExplainArgs {
+    /// The case: its id, its name, or a filter that matches no other
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The case is in this file of cases
+    #[arg(long, value_name = "FILE")]
+    cases: Option<PathBuf>,
+    /// Seed of all inputs, decimal or 0x...
+    #[arg(long, value_name = "SEED", default_value = "0x9e37", value_parser = parse_seed)]
+    seed: u64,
+}
+
+#[derive(Debug, Args)]
+struct SelftestArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Faults to plant: names or parts of names, '*' and '?' are wildcards; may be given more than once [default: all]
+    #[arg(long, value_name = "NAME")]
+    fault: Vec<String>,
+    /// cpu: the CPU twin, all cases and layouts. Any other adapter: its shaders, each fault in a few pairs that the twin shows
+    /// it in
+    #[arg(long, value_name = "ADAPTER", default_value = "cpu")]
+    adapter: String,
+    /// Diagnose up to N failures of each wrong kernel too, and say how often the planted fault was named
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "4")]
+    diagnosis: Option<std::num::NonZero<usize>>,
+    /// On an adapter: (case, layout) pairs a fault
+    #[arg(long, value_name = "N", default_value = "2")]
+    pairs: std::num::NonZero<usize>,
+    /// Threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZero<usize>>,
+    /// Write the kill matrix as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the kill matrix as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct DoctorArgs {
     /// One JSON object an adapter
     #[arg(long)]
     json: bool,
+    /// Measure the arithmetic of every adapter against WGSL's accuracy table; exit 1 if one is outside it
+    #[arg(long)]
+    calibrate: bool,
 }
 
 #[derive(Debug, Args)]
@@ -138,10 +197,10 @@ struct ReportArgs {
     render: RenderArgs,
 }
 
-/// Makes the selection of `args`.
-fn select(args: &Selection) -> Result<crate::select::Selection, Failure> {
+/// Makes the selection of `args`; `whole` is the tier where neither a tier nor a filter is given.
+fn select(args: &Selection, whole: Tier) -> Result<crate::select::Selection, Failure> {
     let filters: Vec<_> = args.only.iter().chain(&args.filter).cloned().collect();
-    let default_tier = if filters.is_empty() { Tier::Smoke } else { Tier::Fast };
+    let default_tier = if filters.is_empty() { whole } else { Tier::Fast };
     let source = match (&args.cases, &args.trace, &args.tier) {
         (Some(file), _, _) => Source::File(file.clone()),
         (_, Some(file), _) => Source::Trace(file.clone(), args.requests),
@@ -182,7 +241,9 @@ pub fn main() -> ExitCode {
     let done = match cli.verb {
         Verb::Run(args) => run::run(&args),
         Verb::List(args) => list::list(&args),
+        Verb::Explain(args) => explain::explain(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
+        Verb::Selftest(args) => selftest::selftest(&args),
         Verb::Report(args) => render::report(&args),
     };
     let exit = done.unwrap_or_else(|failure: Failure| {

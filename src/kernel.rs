@@ -9,6 +9,7 @@ use attnproof_shaders::abi::Problem;
 use attnproof_shaders::cpu;
 use attnproof_shaders::device::{Adapter, DeviceError};
 use attnproof_shaders::dispatch::{Gpu, Run, RunError, RunResult};
+use attnproof_shaders::fault::KernelFault;
 
 /// A kernel under judgement. Each worker of a run has its own.
 pub trait Kernel: Send {
@@ -38,15 +39,16 @@ pub type Kernels = Vec<Box<dyn Kernel>>;
 pub struct Wgsl {
     adapter: Adapter,
     row: AdapterRow,
+    model: Model,
     gpu: Option<Gpu>,
 }
 
 impl Wgsl {
-    /// Opens `adapter`.
+    /// Opens `adapter`, to be judged by `model`: by the letter of WGSL, unless the adapter was calibrated.
     ///
     /// # Errors
     /// [`DeviceError`] when the driver refuses.
-    pub fn open(adapter: &Adapter) -> Result<Self, DeviceError> {
+    pub fn open(adapter: &Adapter, model: Model) -> Result<Self, DeviceError> {
         let info = &adapter.info;
         let row = AdapterRow {
             name: info.name.clone(),
@@ -54,7 +56,36 @@ impl Wgsl {
             driver: info.driver.clone(),
         };
         let gpu = Some(Gpu::new(adapter.open()?));
-        Ok(Self { adapter: adapter.clone(), row, gpu })
+        Ok(Self { adapter: adapter.clone(), row, model, gpu })
+    }
+
+    /// Runs kernels with `fault` in them.
+    ///
+    /// # Errors
+    /// [`RunError`], as [`Kernel::run`].
+    pub fn run_faulty(
+        &mut self,
+        problem: &Problem,
+        runs: &[Run<'_>],
+        fault: &KernelFault,
+    ) -> Result<Vec<RunResult>, RunError> {
+        self.on_gpu(|gpu| gpu.run_faulty(problem, runs, fault))
+    }
+
+    /// Opens the device again if it was lost.
+    fn on_gpu(
+        &mut self,
+        run: impl FnOnce(&mut Gpu) -> Result<Vec<RunResult>, RunError>,
+    ) -> Result<Vec<RunResult>, RunError> {
+        let gpu = match &mut self.gpu {
+            Some(gpu) => gpu,
+            gone => gone.insert(Gpu::new(self.adapter.open().map_err(|e| RunError::Lost(e.to_string()))?)),
+        };
+        let ran = run(gpu);
+        if let Err(RunError::Lost(_) | RunError::Timeout) = ran {
+            self.gpu = None;
+        }
+        ran
     }
 }
 
@@ -68,7 +99,7 @@ impl Kernel for Wgsl {
     }
 
     fn model(&self) -> Model {
-        Model::wgsl_letter()
+        self.model
     }
 
     fn poisons(&self) -> &'static [Poison] {
@@ -85,15 +116,7 @@ impl Kernel for Wgsl {
     }
 
     fn run(&mut self, problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunError> {
-        let gpu = match &mut self.gpu {
-            Some(gpu) => gpu,
-            gone => gone.insert(Gpu::new(self.adapter.open().map_err(|e| RunError::Lost(e.to_string()))?)),
-        };
-        let ran = gpu.run(problem, runs);
-        if let Err(RunError::Lost(_) | RunError::Timeout) = ran {
-            self.gpu = None;
-        }
-        ran
+        self.on_gpu(|gpu| gpu.run(problem, runs))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `attnproof list`.
 
+use attnproof_cases::tiers::Tier;
+
 use crate::exit::{Exit, Failure, OrExit as _};
 use crate::select::Selection;
 
@@ -7,7 +9,7 @@ use super::{ListArgs, Selection as Args, select};
 
 /// Prints the selected cases.
 pub(super) fn list(args: &ListArgs) -> Result<Exit, Failure> {
-    let selection = select(&args.selection)?;
+    let selection = select(&args.selection, Tier::Smoke)?;
     let mut text = if args.ids { ids(&selection) } else { described(&selection) };
     if selection.cases.is_empty() {
         text = String::new();

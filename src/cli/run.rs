@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::thread;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
+use attnproof_cases::tiers::Tier;
+use attnproof_oracle::Model;
 use attnproof_report::model::{Row, write_line};
 use attnproof_report::text;
+use attnproof_shaders::calibrate::calibrate;
 use attnproof_shaders::device::{self, Adapter, DeviceError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -20,9 +23,9 @@ use super::{RunArgs, select};
 
 /// Runs the selected cases.
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    let selection = select(&args.selection)?;
+    let selection = select(&args.selection, Tier::Smoke)?;
     check_outputs(&outputs(args)).or_exit(Exit::Usage)?;
-    let targets = choose(args)?;
+    let mut targets = choose(args)?;
     if selection.cases.is_empty() {
         eprintln!("nothing ran: no case matches {}", filters(&args.selection));
         return Ok(Exit::Nothing);
@@ -39,7 +42,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
             trace.pool_blocks
         );
     }
-    let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    if args.calibrate {
+        for target in &mut targets {
+            target.calibrate().or_exit(Exit::Infrastructure)?;
+        }
+    }
+    let jobs = jobs(args.jobs);
     let options = Options { seed: args.selection.seed, careful: args.invariants };
     let bar = bar(selection.pairs() * targets.len());
     let workers = jobs.min(selection.layouts());
@@ -57,6 +65,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(Exit::of_rows(&ran.rows, args.strict))
 }
 
+/// Threads to use: as many as asked for, or one a core.
+pub(super) fn jobs(asked: Option<std::num::NonZero<usize>>) -> usize {
+    asked.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
 /// The files that will be written; `-` is none.
 fn outputs(args: &RunArgs) -> Vec<&Path> {
     let json = args.json.as_deref().filter(|file| *file != Path::new("-"));
@@ -66,14 +79,31 @@ fn outputs(args: &RunArgs) -> Vec<&Path> {
 /// The kernels of one pass over the cases.
 struct Target {
     adapter: Option<Adapter>,
+    model: Model,
     twin: bool,
 }
 
 impl Target {
+    fn new(adapter: Option<Adapter>, twin: bool) -> Self {
+        Self { adapter, model: Model::wgsl_letter(), twin }
+    }
+
+    /// Measures the adapter's arithmetic and takes the model that covers it.
+    fn calibrate(&mut self) -> anyhow::Result<()> {
+        if let Some(adapter) = &self.adapter {
+            let found = calibrate(&adapter.open()?).with_context(|| adapter.info.to_string())?;
+            for fault in found.outside_wgsl() {
+                eprintln!("calibration: {}: outside WGSL's accuracy table: {fault}", adapter.info);
+            }
+            self.model = found.model();
+        }
+        Ok(())
+    }
+
     fn open(&self) -> Result<Kernels, DeviceError> {
         let mut kernels: Kernels = Vec::new();
         if let Some(adapter) = &self.adapter {
-            kernels.push(Box::new(Wgsl::open(adapter)?));
+            kernels.push(Box::new(Wgsl::open(adapter, self.model)?));
         }
         if self.twin {
             kernels.push(Box::new(Twin::new()));
@@ -84,10 +114,10 @@ impl Target {
 
 /// What each pass runs on.
 fn choose(args: &RunArgs) -> Result<Vec<Target>, Failure> {
-    let only = |adapter: &Adapter| Target { adapter: Some(adapter.clone()), twin: false };
+    let only = |adapter: &Adapter| Target::new(Some(adapter.clone()), false);
     let named = args.adapter.as_deref();
     if named == Some("cpu") && args.require_adapter.is_none() {
-        return Ok(vec![Target { adapter: None, twin: true }]);
+        return Ok(vec![Target::new(None, true)]);
     }
     if named == Some("noop") && args.require_adapter.is_none() {
         return Ok(vec![only(&device::noop().or_exit(Exit::Infrastructure)?)]);
@@ -129,15 +159,16 @@ fn choose(args: &RunArgs) -> Result<Vec<Target>, Failure> {
         return Err(Failure { exit: Exit::Infrastructure, error });
     }
     Ok(match named {
-        None => vec![Target { adapter: chosen.first().map(|&a| a.clone()), twin: true }],
+        None => vec![Target::new(chosen.first().map(|&a| a.clone()), true)],
         Some(_) => chosen.into_iter().map(only).collect(),
     })
 }
 
-fn bar(pairs: usize) -> ProgressBar {
+/// A progress bar on a terminal; nothing elsewhere.
+pub(super) fn bar(steps: usize) -> ProgressBar {
     let target =
         if stderr_style().color { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(pairs as u64), target);
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), target);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed} {msg}") {
         bar.set_style(style);
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use attnproof_cases::case::Case;
 use attnproof_cases::fill::{Content, TokenRow};
 use attnproof_cases::script::Op;
+use attnproof_layouts::fault::ManagerFault;
 use attnproof_layouts::kind::LayoutKind;
 use attnproof_layouts::manager::{Manager, ManagerError, Placed, PoolConfig};
 use attnproof_layouts::pack::{Geometry, PackError, RowCodes, Store};
@@ -66,6 +67,30 @@ impl<'c> Drive<'c> {
     /// # Errors
     /// [`DriveError::Pool`] or [`DriveError::Store`] when the case's pool is out of their limits.
     pub fn new(case: &'c Case, layout: LayoutKind, seed: u64, careful: bool) -> Result<Self, DriveError> {
+        Self::made(case, layout, seed, careful, None)
+    }
+
+    /// The same with a KV manager that is wrong on purpose.
+    ///
+    /// # Errors
+    /// As [`Drive::new`].
+    pub fn with_fault(
+        case: &'c Case,
+        layout: LayoutKind,
+        seed: u64,
+        careful: bool,
+        fault: &ManagerFault,
+    ) -> Result<Self, DriveError> {
+        Self::made(case, layout, seed, careful, Some(fault))
+    }
+
+    fn made(
+        case: &'c Case,
+        layout: LayoutKind,
+        seed: u64,
+        careful: bool,
+        fault: Option<&ManagerFault>,
+    ) -> Result<Self, DriveError> {
         let content = Content::new(case, seed);
         let config = PoolConfig {
             blocks: case.blocks,
@@ -88,15 +113,26 @@ impl<'c> Drive<'c> {
             v_scale: case.v_scale,
         };
         let (k_scales, v_scales) = content.static_scales();
+        let store = Store::new(geometry, (&k_scales, &v_scales))?;
+        let (manager, store) = match fault {
+            None => (Manager::new(layout, config), store),
+            Some(fault) => (Manager::with_fault(layout, config, fault), store.with_fault(fault)),
+        };
         Ok(Self {
             case,
-            manager: Manager::new(layout, config).map_err(DriveError::Pool)?,
-            store: Store::new(geometry, (&k_scales, &v_scales))?,
+            manager: manager.map_err(DriveError::Pool)?,
+            store,
             content,
             rows: BTreeMap::new(),
             foreign: 0,
             careful,
         })
+    }
+
+    /// The same with V in X-ray: see [`Content::with_xray`].
+    #[must_use]
+    pub fn with_xray(self, pass: usize) -> Self {
+        Self { content: self.content.with_xray(pass), ..self }
     }
 
     /// Carries out one operation; a `check` does nothing here.

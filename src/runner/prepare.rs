@@ -78,6 +78,11 @@ impl PreparedCheck {
         self.tolerances.get(model.name)
     }
 
+    /// The first query token of a row in the batch.
+    pub fn first_token(&self, row: &str) -> usize {
+        self.rows.iter().take_while(|r| r.name != row).map(|r| r.q_len).sum()
+    }
+
     /// The row of a query token of the batch, and the token's index in that row.
     pub fn row_of(&self, token: usize) -> (&str, usize) {
         let mut first = 0;
