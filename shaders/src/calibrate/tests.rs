@@ -62,10 +62,10 @@ fn whatever_is_outside_the_table_is_named() {
     let far = |x: f64| (x * (1.0 + 4e-7)) as f32;
     assert!(named(&|q, x| (q.op == Op::Mul).then(|| far(x))).contains("not one of the two numbers"));
     assert!(named(&|q, x| (q.op == Op::Div).then(|| far(x))).contains("division errs by"));
-    assert!(named(&|q, x| (q.op == Op::Exp).then(|| (x * 1.00003) as f32)).starts_with("exp errs by"));
-    assert!(named(&|q, x| (q.op == Op::Exp2).then(|| (x * 1.00003) as f32)).starts_with("exp2 errs by"));
-    assert!(named(&|q, x| (q.op == Op::Log).then(|| (x + 1e-6) as f32)).starts_with("log errs by"));
-    assert!(named(&|q, x| (q.op == Op::Tanh).then(|| (x + 2e-5) as f32)).starts_with("tanh errs by"));
+    assert!(named(&|q, x| (q.op == Op::Exp).then_some((x * 1.00003) as f32)).starts_with("exp errs by"));
+    assert!(named(&|q, x| (q.op == Op::Exp2).then_some((x * 1.00003) as f32)).starts_with("exp2 errs by"));
+    assert!(named(&|q, x| (q.op == Op::Log).then_some((x + 1e-6) as f32)).starts_with("log errs by"));
+    assert!(named(&|q, x| (q.op == Op::Tanh).then_some((x + 2e-5) as f32)).starts_with("tanh errs by"));
     let nan = named(&|q, _| (q.op == Op::Tanh && q.a.abs() > 44.0).then_some(f32::NAN));
     assert!(nan.contains("tanh of a large argument"), "{nan}");
 }
