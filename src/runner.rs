@@ -1,5 +1,6 @@
 //! One case from start to verdict: the script through the KV manager into a layout, kernels at every check, rows out.
 
+pub mod acceptance;
 pub mod all;
 pub mod drive;
 pub mod judge;
@@ -50,7 +51,7 @@ pub fn run_case(
         .and_then(|drive| {
             walk(prepared, drive, &mut |asked| {
                 for lane in &mut lanes {
-                    lane.check(prepared.case, asked);
+                    lane.check(prepared, asked);
                 }
             })
         });
@@ -98,6 +99,7 @@ fn blank(case: &Case, layout: LayoutKind, kernel: &dyn Kernel, seed: u64) -> Row
         over: None,
         worst: None,
         diagnosis: None,
+        acceptance: None,
         reads: None,
         counts: None,
         model: kernel.model().name.to_owned(),
@@ -131,6 +133,7 @@ fn row(prepared: &Prepared<'_>, layout: LayoutKind, lane: Lane<'_>, counts: Coun
         over: verdict.over,
         worst: verdict.worst,
         diagnosis,
+        acceptance: verdict.acceptance,
         reads: verdict.reads,
         counts: Some(Counts { checks: verdict.checks, ..counts }),
         inputs_sha256: prepared.inputs_sha256.clone(),

@@ -30,6 +30,8 @@ pub struct Verdict {
     pub over: Option<Over>,
     /// The element that uses most.
     pub worst: Option<Worst>,
+    /// The tests of random data.
+    pub acceptance: Option<report::Acceptance>,
     /// Reads, summed over checks.
     pub reads: Option<report::Reads>,
     /// Checks judged.

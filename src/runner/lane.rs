@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use attnproof_cases::case::Case;
 use attnproof_layouts::pack::Poison;
 use attnproof_report::model::Status;
 use attnproof_shaders::dispatch::{Run, RunError};
 use attnproof_shaders::results::Outputs;
 
 use super::judge::Verdict;
+use super::prepare::Prepared;
 use super::walk::Asked;
 use crate::diagnose::Failed;
 use crate::kernel::Kernel;
@@ -34,7 +34,7 @@ impl<'k> Lane<'k> {
     }
 
     /// Runs one check: twice on the same bytes, once per further poison, once with the probe.
-    pub fn check(&mut self, case: &Case, asked: &Asked<'_>) {
+    pub fn check(&mut self, prepared: &Prepared<'_>, asked: &Asked<'_>) {
         let &Asked { index, check, problem, images } = asked;
         if self.lost {
             return;
@@ -74,12 +74,15 @@ impl<'k> Lane<'k> {
             probed.map_or(Ok(()), |outputs| self.verdict.outputs(check, index, tolerance, problem, outputs))
         });
         self.keep(asked, first);
+        if self.verdict.status.is_none() {
+            self.further(prepared, asked, first);
+        }
         match judged {
             Ok(()) => self.verdict.checks += 1,
             Err(error) => self.verdict.fail(Status::Error, format!("check {index}: {error}")),
         }
         if let Some(log) = results.last().and_then(|r| r.probe.as_ref()) {
-            self.verdict.reads(case, check, problem, log);
+            self.verdict.reads(prepared.case, check, problem, log);
         }
         if results[1].outputs != *first {
             let detail = format!("check {index}: two runs on the same bytes differ");
@@ -93,6 +96,27 @@ impl<'k> Lane<'k> {
                     format!("check {index}: the output depends on slots never written (poison {poison:?})");
                 self.verdict.fail(Status::Wrong, detail);
             }
+        }
+    }
+
+    /// The tests beyond the bound.
+    fn further(&mut self, prepared: &Prepared<'_>, asked: &Asked<'_>, outputs: &Outputs) {
+        let Asked { index, check, .. } = *asked;
+        let model = self.kernel.model();
+        let said =
+            check.further.judge(prepared.case, &prepared.spec, prepared.seed, &model, &check.o, outputs);
+        match said {
+            Ok(said) => {
+                let known = self.verdict.acceptance;
+                self.verdict.acceptance = match (known, said.acceptance) {
+                    (Some(known), Some(new)) => Some(known.worse(new)),
+                    (known, new) => known.or(new),
+                };
+                if let Some(objection) = said.objection {
+                    self.verdict.fail(Status::Wrong, format!("check {index}: {objection}"));
+                }
+            }
+            Err(error) => self.verdict.fail(Status::Error, format!("check {index}: {error}")),
         }
     }
 

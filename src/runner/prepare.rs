@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::acceptance::Further;
 use attnproof_cases::case::{Case, CaseError};
 use attnproof_cases::replay::{CheckRow, Walk};
 use attnproof_layouts::pack::{LOUD_SCALE, poison_max};
@@ -69,6 +70,8 @@ pub struct PreparedCheck {
     pub o: Vec<f64>,
     /// Reference lse `[query token, q head]`.
     pub lse: Vec<f64>,
+    /// What more must hold.
+    pub further: Further,
     tolerances: BTreeMap<&'static str, Tolerance>,
 }
 
@@ -107,6 +110,8 @@ pub struct Prepared<'c> {
     pub checks: Vec<PreparedCheck>,
     /// Digest of all inputs.
     pub inputs_sha256: String,
+    /// Their seed.
+    pub seed: u64,
 }
 
 /// Replays `case` and asks the oracle, with bounds for each of `models`.
@@ -125,6 +130,7 @@ pub fn prepare<'c>(case: &'c Case, seed: u64, models: &[Model]) -> Result<Prepar
             q: Vec::new(),
             o: Vec::new(),
             lse: Vec::new(),
+            further: Further::of(case, &spec, &check.rows, models)?,
             tolerances: BTreeMap::new(),
         };
         for row in check.rows {
@@ -135,7 +141,7 @@ pub fn prepare<'c>(case: &'c Case, seed: u64, models: &[Model]) -> Result<Prepar
         }
         checks.push(prepared);
     }
-    Ok(Prepared { case, spec, checks, inputs_sha256: walk.inputs_sha256() })
+    Ok(Prepared { case, spec, checks, inputs_sha256: walk.inputs_sha256(), seed })
 }
 
 fn add_row(

@@ -136,7 +136,7 @@ fn judge(
         walk(prepared, drive, &mut |asked| {
             if lane.verdict.status.is_none() && reach(asked.problem) {
                 reached = true;
-                lane.check(prepared.case, asked);
+                lane.check(prepared, asked);
             }
         })
     });

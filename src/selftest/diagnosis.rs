@@ -99,7 +99,7 @@ fn failure(
     let drive = Drive::new(prepared.case, layout, seed, false).ok()?;
     walk(prepared, drive, &mut |asked| {
         if lane.failed.is_none() && (fault.reach)(asked.problem) {
-            lane.check(prepared.case, asked);
+            lane.check(prepared, asked);
         }
     })
     .ok()?;

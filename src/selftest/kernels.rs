@@ -122,7 +122,7 @@ pub fn judge(
     let walked = Drive::new(prepared.case, layout, plan.seed, false).map_err(Into::into).and_then(|drive| {
         walk(prepared, drive, &mut |asked| {
             let baseline = &plain[asked.index];
-            right.check(prepared.case, asked);
+            right.check(prepared, asked);
             let Ok(reference) = Right::of(right.kernel, asked) else { return };
             tally.right_rules(rejections(&reference.result.outputs, asked.check, baseline));
             for (index, (fault, suspect)) in plan.kernels.iter().zip(&mut lanes).enumerate() {
@@ -179,11 +179,11 @@ impl Suspect<'_> {
                 }
                 self.judge(asked, &result.outputs);
                 if self.lane.verdict.status.is_none() {
-                    self.lane.check(prepared.case, asked);
+                    self.lane.check(prepared, asked);
                 }
             }
             Err(_) if caught => {}
-            Err(_) => self.lane.check(prepared.case, asked),
+            Err(_) => self.lane.check(prepared, asked),
         }
     }
 

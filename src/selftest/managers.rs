@@ -49,7 +49,7 @@ fn caught(
                 walk(prepared, drive, &mut |asked| {
                     let same = right.get(asked.index).is_some_and(|right| right.was_given(asked));
                     if !same && lane.verdict.status.is_none() {
-                        lane.check(prepared.case, asked);
+                        lane.check(prepared, asked);
                     }
                 })
             });

@@ -26,6 +26,7 @@ struct Page {
     cases: Vec<(usize, String, usize, String)>,
     equivalent: Vec<(String, String)>,
     criteria: Grid,
+    rules: Vec<String>,
     criteria_note: &'static str,
     diagnosis: Option<(String, Vec<String>)>,
 }
@@ -86,6 +87,7 @@ impl Page {
                 .map(|fault| (fault.id.clone(), fault.equivalent.clone().unwrap_or_default()))
                 .collect(),
             criteria: criteria(matrix),
+            rules: matrix.criteria.iter().map(|rule| format!("{}: {}", rule.name, rule.rule)).collect(),
             criteria_note: CRITERIA_NOTE,
             diagnosis: matrix.diagnosis.as_ref().map(|d| (d.sentence(), d.missed.clone())),
         }

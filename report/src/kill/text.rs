@@ -39,6 +39,9 @@ pub fn render(matrix: &KillMatrix, style: Style) -> String {
     if !matrix.criteria.is_empty() {
         section(&mut out, "What other pass rules catch, on the same outputs");
         push(&mut out, &figures(criteria(matrix), style));
+        for rule in &matrix.criteria {
+            push(&mut out, &wrap(&clean(&format!("{}: {}", rule.name, rule.rule), SENTENCE), 1, style.width));
+        }
         push(&mut out, &wrap(CRITERIA_NOTE, 1, style.width));
     }
     diagnosis(&mut out, matrix, style);
@@ -135,7 +138,7 @@ pub(super) fn criteria(matrix: &KillMatrix) -> Grid {
             format!("{killed} of {of} ({})", percent(share))
         };
         vec![
-            clean(&format!("{}: {}", rule.name, rule.rule), WORD),
+            clean(&rule.name, WORD),
             rate(rule.killed, rule.of),
             rate(rule.killed_numbers, rule.of_numbers),
             format!("{} of {}", rule.false_alarms, rule.right),

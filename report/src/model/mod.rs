@@ -13,5 +13,5 @@ pub use diagnosis::{Diagnosis, Guess};
 pub use lines::{ReadError, read, write_line};
 pub use num::Num;
 pub use reads::{Predicted, Reads, Touched};
-pub use row::{Adapter, Counts, Over, Row, RowKey, Worst};
+pub use row::{Acceptance, Adapter, Counts, Over, Row, RowKey, Worst};
 pub use status::{Class, Status};

@@ -56,6 +56,27 @@ pub struct Over {
     pub total: u64,
 }
 
+/// The tests that hold on random continuous data only.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Acceptance {
+    /// Share of the narrow bound that the worst element uses: at most 1 on a pass.
+    pub narrow_used: Num,
+    /// The largest score: at most 8 on a pass, 12 with 16-bit weights.
+    pub score: Num,
+}
+
+impl Acceptance {
+    /// The worse of two, test by test.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        let larger = |a: Num, b: Num| if b.0 > a.0 { b } else { a };
+        Self {
+            narrow_used: larger(self.narrow_used, other.narrow_used),
+            score: larger(self.score, other.score),
+        }
+    }
+}
+
 /// What the KV manager did during the case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -134,6 +155,9 @@ pub struct Row {
     /// What the failure looks like, when its numbers are wrong.
     #[serde(default)]
     pub diagnosis: Option<Diagnosis>,
+    /// The narrow bound and the score test, where the data are random.
+    #[serde(default)]
+    pub acceptance: Option<Acceptance>,
     /// Measured reads, when the kernel is instrumented.
     #[serde(default)]
     pub reads: Option<Reads>,

@@ -77,6 +77,7 @@ pub(crate) fn row(name: &str, layout: &str) -> Row {
             bound: Num(0.000_016),
         }),
         diagnosis: None,
+        acceptance: None,
         reads: None,
         counts: None,
         model: "wgsl-letter".to_owned(),
