@@ -154,6 +154,10 @@ struct ExplainArgs {
 struct SelftestArgs {
     #[command(flatten)]
     selection: Selection,
+    /// Probes and random data of more than a thousand keys, up to 65,536, in place of the short cases; one layout
+    /// (packed-block-table) unless --layout says otherwise, wrong kernels only
+    #[arg(long, conflicts_with_all = ["tier", "cases", "trace"])]
+    long: bool,
     /// Faults to plant: names or parts of names, '*' and '?' are wildcards; may be given more than once [default: all]
     #[arg(long, value_name = "NAME")]
     fault: Vec<String>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use attnproof_cases::tiers::Tier;
+use attnproof_cases::tiers::{FAST_KEYS, Tier};
 use attnproof_layouts::fault::{self as manager_faults, ManagerFault};
 use attnproof_layouts::kind::LayoutKind;
 use attnproof_oracle::Model;
@@ -18,13 +18,15 @@ use crate::selftest::adapter::on_adapter;
 use crate::selftest::diagnosis::{accuracy, diagnoses};
 use crate::selftest::{Plan, on_twin};
 
+use crate::select::{Selection, Source, select as take};
+
 use super::render::{check_outputs, stdout_style, write};
 use super::run::{bar, jobs};
 use super::{SelftestArgs, select};
 
 /// Plants faults and says which are caught.
 pub(super) fn selftest(args: &SelftestArgs) -> Result<Exit, Failure> {
-    let selection = select(&args.selection, Tier::Fast)?;
+    let selection = if args.long { long(args)? } else { select(&args.selection, Tier::Fast)? };
     let files: Vec<&Path> = [&args.json, &args.html].into_iter().flatten().map(AsRef::as_ref).collect();
     check_outputs(&files).or_exit(Exit::Usage)?;
     let library = kernel_faults::library();
@@ -39,7 +41,7 @@ pub(super) fn selftest(args: &SelftestArgs) -> Result<Exit, Failure> {
     let plan = Plan {
         selection: &selection,
         kernels: &kernels,
-        managers: if wgsl.is_some() { &[] } else { &managers },
+        managers: if wgsl.is_some() || args.long { &[] } else { &managers },
         seed: args.selection.seed,
         jobs: jobs(args.jobs),
         whole: is_whole(args),
@@ -69,10 +71,23 @@ fn wanted(args: &SelftestArgs, id: &str) -> bool {
     args.fault.is_empty() || args.fault.iter().any(|name| WildMatch::new(&format!("*{name}*")).matches(id))
 }
 
+/// The cases of more keys than the fast tier has.
+fn long(args: &SelftestArgs) -> Result<Selection, Failure> {
+    let mut layouts = args.selection.layout.clone();
+    if layouts.is_empty() {
+        layouts.push(LayoutKind::PackedBlockTable.name().to_owned());
+    }
+    let filters: Vec<_> = args.selection.only.iter().chain(&args.selection.filter).cloned().collect();
+    let mut selection = take(&Source::Tier(Tier::Full), &filters, &layouts).or_exit(Exit::Usage)?;
+    selection.cases.retain(|(case, _)| case.script.longest_row() > FAST_KEYS);
+    Ok(selection)
+}
+
 /// Whether nothing was left out that could reach a fault.
 fn is_whole(args: &SelftestArgs) -> bool {
     let selection = &args.selection;
-    selection.only.is_empty()
+    !args.long
+        && selection.only.is_empty()
         && selection.filter.is_empty()
         && selection.cases.is_none()
         && selection.trace.is_none()
