@@ -5,6 +5,7 @@ use oracle::{
     Alibi, BiasOrder, Causal, Elem, Granularity, Profile, Saturate, Scale, Shape, Spec, SpecError, Window,
 };
 
+pub use crate::fill::FillKind;
 use crate::query::typical_maximum;
 use crate::script::{Op, Script};
 use crate::{SUITE, hash};
@@ -18,44 +19,25 @@ pub enum Family {
     Extra,
     /// Made from a trace of real requests.
     Trace,
+    /// Probes: inputs whose outputs spell what was read.
+    Probe,
+    /// Random inputs of plain profiles.
+    Random,
     /// Read from a user's file.
     User,
 }
 
 impl Family {
-    /// The prefix of the id: `decode`, `extra`, `trace` or `user`.
+    /// The prefix of the id: `decode`, `extra`, `trace`, `probe`, `random` or `user`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Decode => "decode",
             Self::Extra => "extra",
             Self::Trace => "trace",
+            Self::Probe => "probe",
+            Self::Random => "random",
             Self::User => "user",
         }
-    }
-}
-
-/// What K and V are filled with; see [`crate::fill`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FillKind {
-    /// Noise, and V dims that spell position and head.
-    #[default]
-    Plain,
-    /// As plain, with outliers that saturate an 8-bit format and one dim of subnormals.
-    Outliers,
-}
-
-impl FillKind {
-    /// Name in ids and case files: `plain` or `outliers`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Outliers => "outliers",
-        }
-    }
-
-    /// Inverse of [`FillKind::name`].
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Plain, Self::Outliers].into_iter().find(|kind| kind.name() == word)
     }
 }
 
@@ -248,6 +230,7 @@ impl Case {
         let slot_elements =
             (kv_heads as u64).saturating_mul(d.max(dv) as u64).saturating_add(self.slot_pad.into());
         let pool = slots.saturating_mul(slot_elements);
+        let refusal = self.fill.refusal(self);
         let name_is_plain = !self.name.is_empty() && self.name.chars().all(is_name_char);
         let checks = [
             ("name", name_is_plain, "must be letters, digits, `-`, `_` and `.`"),

@@ -1,4 +1,4 @@
-//! The thirty cases, the extra family, and case files of users.
+//! The thirty cases, the extra family, probes, random inputs, and case files of users.
 //!
 //! Case files are TOML: one `[[case]]` table each, with `name`, `why`, `script` and the keys of the id grammar
 //! (see [`crate::id`]). `hq`, `hk` and `d` are required; every other key has the default that ids omit.
@@ -38,6 +38,16 @@ pub fn thirty() -> Vec<Case> {
 /// The extra family: what the thirty do not exercise.
 pub fn extra() -> Vec<Case> {
     embedded(include_str!("catalogue/extra.toml"), "extra.toml", Family::Extra)
+}
+
+/// The probes: inputs whose outputs spell what was read, 16 to 65,536 keys, and inputs that stress a kernel.
+pub fn probes() -> Vec<Case> {
+    embedded(include_str!("catalogue/probe.toml"), "probe.toml", Family::Probe)
+}
+
+/// Random inputs of plain profiles, 16 to 8,192 keys.
+pub fn random() -> Vec<Case> {
+    embedded(include_str!("catalogue/random.toml"), "random.toml", Family::Random)
 }
 
 fn embedded(text: &str, file: &str, family: Family) -> Vec<Case> {

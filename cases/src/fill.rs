@@ -13,13 +13,24 @@
 //!
 //! With [`FillKind::Outliers`] one element of 64 is 60 times larger (saturated codes in 8-bit formats) and dim 2 is
 //! so small that its codes are subnormal ones in the 8-bit formats and in f16.
+//!
+//! The other kinds have values of their own: `hostile` and random families, and probes of `exact` codes.
+
+mod exact;
+mod hostile;
+mod kind;
 
 use std::ops::Range;
 
 use attnproof_oracle::{Elem, Granularity, block_scale, token_scale};
 
-use crate::case::{Case, FillKind};
+use crate::case::Case;
 use crate::hash;
+
+use exact::Balance;
+pub(crate) use exact::{AMPLITUDE, BASE, CLASSES, CODES_PER_CENTRE, DIGITS, FIRST_CLASS, REACH, centres};
+pub(crate) use hostile::{DEEP_KEY, LEVEL_KEY, RAMP, loudest};
+pub use kind::FillKind;
 
 /// Version of the inputs: part of every key, so that results of different suites are never compared.
 pub const SUITE: &str = "2026.12";
@@ -49,9 +60,25 @@ pub struct TokenRow {
 
 /// Which of the two cached tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tensor {
+pub(crate) enum Tensor {
     K,
     V,
+}
+
+/// One token's K or V of one KV head, as the fills see it.
+struct Slot {
+    tensor: Tensor,
+    position: usize,
+    /// Elements of the tensor per token and head.
+    dims: usize,
+    /// Key of everything drawn for this token, tensor and head.
+    stream: u64,
+    /// The same for K where the tensor is V, and the other way round.
+    sibling_stream: u64,
+    /// The same for the whole row: it depends on the first token.
+    row_stream: u64,
+    /// The same for the whole case.
+    head_stream: u64,
 }
 
 /// The content of one case under one seed.
@@ -59,12 +86,21 @@ enum Tensor {
 pub struct Content<'c> {
     case: &'c Case,
     key: u64,
+    xray: Option<usize>,
 }
 
 impl<'c> Content<'c> {
     /// The content of `case` under `seed`.
     pub fn new(case: &'c Case, seed: u64) -> Self {
-        Self { case, key: case.key(seed) }
+        Self { case, key: case.key(seed), xray: None }
+    }
+
+    /// The same content, but V is one-hot: position `p` has one element that is not 0, at dim `p mod dv`, if
+    /// `p / dv == pass`. K and all scales stay. An output element so reads back the weight of one key, see
+    /// [`crate::probe::weights`].
+    #[must_use]
+    pub fn with_xray(self, pass: usize) -> Self {
+        Self { xray: Some(pass), ..self }
     }
 
     /// The identity of every position: a hash of the salt and of all tokens up to and with this one.
@@ -83,7 +119,13 @@ impl<'c> Content<'c> {
     pub fn rows(&self, tokens: &[u64], salt: u64, range: Range<usize>) -> Vec<TokenRow> {
         let end = range.end.min(tokens.len());
         let chain = self.chain(&tokens[..end], salt);
-        (range.start..end).map(|position| self.row(&chain, position)).collect()
+        let balance = (self.case.fill == FillKind::Ballot && range.start < end).then(|| {
+            let shape = self.case.shape;
+            Balance::new(end, shape.kv_heads, shape.dv, |position, head| {
+                self.stream(chain[position], position, head, Tensor::V)
+            })
+        });
+        (range.start..end).map(|position| self.row(&chain, position, balance.as_ref())).collect()
     }
 
     /// Scale tables of K and V that do not depend on tokens: one value (tensor), one per KV head (head),
@@ -143,6 +185,10 @@ impl<'c> Content<'c> {
     fn static_table(&self, tensor: Tensor) -> Vec<f32> {
         let base = self.base_scale(tensor);
         match self.granularity(tensor) {
+            Granularity::Tensor if self.case.fill.is_probe() => vec![exact::scale(tensor, 0)],
+            Granularity::Head if self.case.fill.is_probe() => {
+                (0..self.case.shape.kv_heads as u64).map(|head| exact::scale(tensor, head)).collect()
+            }
             Granularity::Tensor => vec![base as f32],
             Granularity::Head => {
                 // Heads differ by more than any rounding, and K's order is not V's.
@@ -159,6 +205,10 @@ impl<'c> Content<'c> {
     fn base_scale(&self, tensor: Tensor) -> f64 {
         let elem = self.case.kv;
         match (elem, tensor) {
+            _ if !self.case.fill.is_aimed() => {
+                let most = if elem.bytes() == 1 { elem.max_finite() } else { 32.0 };
+                hostile::reach(self.case.fill, tensor) / most
+            }
             (Elem::Int8, Tensor::K) => 0.0085,
             (Elem::Int8, Tensor::V) => 0.0125,
             (Elem::F32 | Elem::F16 | Elem::Bf16, Tensor::K) => 0.03,
@@ -168,28 +218,48 @@ impl<'c> Content<'c> {
         }
     }
 
-    fn row(&self, chain: &[u64], position: usize) -> TokenRow {
-        let (k, k_scale) = self.encoded(chain, position, Tensor::K);
-        let (v, v_scale) = self.encoded(chain, position, Tensor::V);
+    fn row(&self, chain: &[u64], position: usize, balance: Option<&Balance>) -> TokenRow {
+        let (k, k_scale) = self.encoded(chain, position, Tensor::K, balance);
+        let (mut v, v_scale) = self.encoded(chain, position, Tensor::V, balance);
+        if let Some(pass) = self.xray {
+            v = self.one_hot(pass, position);
+        }
         TokenRow { k, v, k_scale, v_scale }
     }
 
+    /// V's codes of an X-ray: the hot one is 1, or 64 in int8, exact under any scale.
+    fn one_hot(&self, pass: usize, position: usize) -> Vec<u32> {
+        let elem = self.case.kv;
+        let dv = self.case.shape.dv;
+        let [cold, hot] = [0.0, if elem == Elem::Int8 { 64.0 } else { 1.0 }]
+            .map(|value| elem.encode(value, self.case.saturate));
+        let is_hot = |dim: usize| position / dv == pass && position % dv == dim;
+        (0..self.case.shape.kv_heads * dv).map(|i| if is_hot(i % dv) { hot } else { cold }).collect()
+    }
+
     /// Codes and scales of one token's K or V.
-    fn encoded(&self, chain: &[u64], position: usize, tensor: Tensor) -> (Vec<u32>, Vec<f32>) {
+    fn encoded(
+        &self,
+        chain: &[u64],
+        position: usize,
+        tensor: Tensor,
+        balance: Option<&Balance>,
+    ) -> (Vec<u32>, Vec<f32>) {
         let scales = self.scales(chain, position, tensor);
-        let mut codes = Vec::with_capacity(self.case.shape.kv_heads * self.dims(tensor));
-        for head in 0..self.case.shape.kv_heads {
-            let scale = match scales.len() {
-                0 => 1.0,
-                1 => f64::from(scales[0]),
-                _ => f64::from(scales[head]),
-            };
-            let values = self.values(chain[position], position, head, tensor);
-            codes.extend(
-                values.into_iter().map(|value| self.case.kv.encode(value / scale, self.case.saturate)),
-            );
-        }
-        (codes, scales)
+        let heads = 0..self.case.shape.kv_heads;
+        let values: Vec<f64> = match (tensor, balance) {
+            (Tensor::V, Some(balance)) => balance.row(position).collect(),
+            _ => heads.flat_map(|head| self.values(chain, position, head, tensor)).collect(),
+        };
+        let scale = |head: usize| match scales.len() {
+            0 => 1.0,
+            1 => f64::from(scales[0]),
+            _ => f64::from(scales[head]),
+        };
+        let dims = self.dims(tensor);
+        let encode =
+            |(i, value): (usize, f64)| self.case.kv.encode(value / scale(i / dims), self.case.saturate);
+        (values.into_iter().enumerate().map(encode).collect(), scales)
     }
 
     /// The scales one token is encoded with. A block's scale is set by the first token of the logical block,
@@ -202,18 +272,50 @@ impl<'c> Content<'c> {
         };
         (0..self.case.shape.kv_heads)
             .map(|head| {
-                let values = self.values(chain[first], first, head, tensor);
+                if self.case.fill.is_probe() {
+                    return exact::scale(tensor, self.stream(chain[first], first, head, tensor));
+                }
+                let values = self.values(chain, first, head, tensor);
                 let absmax = values.into_iter().map(f64::abs).fold(0.0, f64::max);
                 scale(absmax, self.case.kv)
             })
             .collect()
     }
 
-    /// The real values of one token and KV head before encoding.
-    fn values(&self, identity: u64, position: usize, head: usize, tensor: Tensor) -> Vec<f64> {
-        let stream = [position as u64, head as u64, u64::from(tensor == Tensor::V)]
+    /// The key of everything drawn for one token, KV head and tensor.
+    fn stream(&self, identity: u64, position: usize, head: usize, tensor: Tensor) -> u64 {
+        [position as u64, head as u64, u64::from(tensor == Tensor::V)]
             .into_iter()
-            .fold(hash::fold(self.key, identity), hash::fold);
+            .fold(hash::fold(self.key, identity), hash::fold)
+    }
+
+    /// The real values of one token and KV head before encoding.
+    fn values(&self, chain: &[u64], position: usize, head: usize, tensor: Tensor) -> Vec<f64> {
+        if self.case.fill.is_aimed() {
+            return self.aimed_values(chain[position], position, head, tensor);
+        }
+        let (fill, elem) = (self.case.fill, self.case.kv);
+        let other = if tensor == Tensor::K { Tensor::V } else { Tensor::K };
+        let slot = Slot {
+            tensor,
+            position,
+            dims: self.dims(tensor),
+            stream: self.stream(chain[position], position, head, tensor),
+            sibling_stream: self.stream(chain[position], position, head, other),
+            row_stream: self.stream(chain[0], 0, head, tensor),
+            head_stream: self.stream(0, 0, head, tensor),
+        };
+        let granularity = self.granularity(tensor);
+        if fill.is_probe() {
+            return (0..slot.dims).map(|dim| exact::value(fill, elem, granularity, &slot, dim)).collect();
+        }
+        let scale = (granularity != Granularity::None).then(|| self.base_scale(tensor));
+        (0..slot.dims).map(|dim| hostile::value(fill, elem, &slot, dim, scale)).collect()
+    }
+
+    /// The values of [`FillKind::Plain`] and [`FillKind::Outliers`].
+    fn aimed_values(&self, identity: u64, position: usize, head: usize, tensor: Tensor) -> Vec<f64> {
+        let stream = self.stream(identity, position, head, tensor);
         let dims = self.dims(tensor);
         let loudness = (6 + hash::word(stream, dims as u64) % 3) as f64 / 8.0;
         (0..dims)

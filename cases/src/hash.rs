@@ -31,6 +31,17 @@ pub(crate) fn signed_unit(word: u64) -> f64 {
     ((word >> 44) as f64 - 524_288.0) / 524_288.0
 }
 
+/// A nearly normal real of mean 0 and variance 1: the sum of twelve uniform ones less 6. A multiple of 2^-16 in
+/// [-6, 6), exact in f32.
+pub(crate) fn normal(key: u64, counter: u64) -> f64 {
+    let quarters = (0..3).map(|part| {
+        let word = word(key, 3 * counter + part);
+        (word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48)
+    });
+    // Each 16-bit uniform is half a step low on average; twelve of them six steps.
+    (quarters.sum::<u64>() + 6) as f64 / 65_536.0 - 6.0
+}
+
 /// A 64-bit key from a list of names, by SHA-256 with separators between the names.
 pub(crate) fn key(parts: &[&[u8]]) -> u64 {
     let mut hasher = Sha256::new();

@@ -21,8 +21,8 @@ pub mod select;
 pub mod tiers;
 pub mod trace;
 
-pub use case::{Case, CaseError, Family, FillKind};
-pub use fill::{Content, SUITE, TokenRow};
+pub use case::{Case, CaseError, Family};
+pub use fill::{Content, FillKind, SUITE, TokenRow};
 pub use replay::{Check, CheckRow, Replay, Walk};
 pub use script::{Op, Script, ScriptError, parse_script};
 pub use select::{Filter, FilterError};

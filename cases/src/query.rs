@@ -6,7 +6,12 @@
 //! through the first and last visible key, the keys just outside the window and the causal edge, and
 //! both sides of every multiple of the block size inside the visible range, which include all edges of spans, tiles
 //! and splits. A key just outside is a target too: whoever reads it gives it all the weight.
+//!
+//! That is for plain fills. The hostile and random families have queries of their own, drawn like K or fitted to the
+//! dims of K that carry a level; so have the probes.
 
+mod hostile;
+mod probe;
 mod solve;
 
 use std::collections::BTreeSet;
@@ -16,6 +21,7 @@ use attnproof_oracle::{BiasOrder, Causal, alibi_slopes};
 use ndarray::{Array3, ArrayView2, ArrayView3, Axis, s};
 
 use crate::case::Case;
+use crate::fill::FillKind;
 use crate::hash;
 
 /// Score in nats that a target gets above keys with unrelated content.
@@ -52,6 +58,11 @@ pub(crate) struct Queries {
 
 /// The largest score in nats (after softcap and bias) that a dominated row is expected to have.
 pub(crate) fn typical_maximum(case: &Case) -> f64 {
+    match case.fill {
+        FillKind::Deep => return hostile::DEEP,
+        kind if kind.is_probe() => return 0.0,
+        _ => {}
+    }
     case.softcap.map_or(SCORE, |cap| 0.9 * f64::from(cap))
 }
 
@@ -128,6 +139,27 @@ pub(crate) fn queries(case: &Case, seed: u64, k: &ArrayView3<'_, f64>, q_len: us
     let slopes = if case.alibi { alibi_slopes(heads) } else { vec![0.0; heads] };
     let mut q = Array3::zeros((q_len, heads, case.shape.d));
     let mut targets = Vec::new();
+    if !case.fill.is_aimed() {
+        for (token, head) in (0..q_len).flat_map(|token| (0..heads).map(move |head| (token, head))) {
+            let place = Place {
+                case,
+                key: hash::fold(noise_key, (token * heads + head) as u64),
+                turn: (turn * q_len + token) * heads + head,
+                visible: visible_range(case, len, q_len, token),
+                position: position(case, len, q_len, token),
+                slope: f64::from(slopes[head]),
+            };
+            let k_head = k.index_axis(Axis(1), head / (heads / case.shape.kv_heads));
+            let (query, aim) = if case.fill.is_probe() {
+                probe::query(&place, &k_head)
+            } else {
+                hostile::query(&place, &k_head)
+            };
+            q.slice_mut(s![token, head, ..]).assign(&ndarray::arr1(&query));
+            targets.extend(aim.map(|key| Target { token, head, key }));
+        }
+        return Queries { q, targets };
+    }
     for token in 0..q_len {
         let visible = visible_range(case, len, q_len, token);
         let keys = boundaries(&visible, len, case.block_size as usize);
@@ -149,6 +181,29 @@ pub(crate) fn queries(case: &Case, seed: u64, k: &ArrayView3<'_, f64>, q_len: us
         }
     }
     Queries { q, targets }
+}
+
+/// One head of one query token, for the kinds that are not aimed by content.
+struct Place<'c> {
+    case: &'c Case,
+    /// Key of everything drawn for it.
+    key: u64,
+    /// Counts heads, query tokens and rows: what rotates, rotates with it.
+    turn: usize,
+    /// The keys it may see.
+    visible: Range<usize>,
+    /// Absolute position of the query token.
+    position: usize,
+    /// `ALiBi` slope, 0 without.
+    slope: f64,
+}
+
+impl Place<'_> {
+    /// A visible key at random, `None` if there is none.
+    fn any_key(&self, counter: u64) -> Option<usize> {
+        let choice = hash::word(hash::fold(self.key, 0x7A46), counter) as usize;
+        (!self.visible.is_empty()).then(|| self.visible.start + choice % self.visible.len())
+    }
 }
 
 /// How strongly one head of one query token aims.

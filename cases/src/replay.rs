@@ -43,6 +43,8 @@ pub struct CheckRow {
     pub identity: Vec<u64>,
     /// The keys that the queries were aimed at.
     pub targets: Vec<Target>,
+    /// Codes and scales of every token, if [`Walk::with_stored`] asks for them; otherwise empty.
+    pub stored: Vec<TokenRow>,
 }
 
 /// All checks of a case.
@@ -83,6 +85,7 @@ pub struct Walk<'c> {
     next_op: usize,
     /// Rows asked about so far: the turn of the targets' rotation.
     asked: usize,
+    with_stored: bool,
     digest: Sha256,
 }
 
@@ -98,7 +101,19 @@ impl<'c> Walk<'c> {
             digest.update(sink.to_bits().to_le_bytes());
         }
         let content = Content::new(case, seed);
-        Ok(Self { case, seed, content, live: BTreeMap::new(), next_op: 0, asked: 0, digest })
+        Ok(Self { case, seed, content, live: BTreeMap::new(), next_op: 0, asked: 0, with_stored: false, digest })
+    }
+
+    /// The same walk over the X-ray of the inputs: see [`Content::with_xray`]. Queries stay as they are.
+    #[must_use]
+    pub fn with_xray(self, pass: usize) -> Self {
+        Self { content: self.content.with_xray(pass), ..self }
+    }
+
+    /// Whether rows carry the stored codes and scales of their tokens.
+    #[must_use]
+    pub fn with_stored(self, with_stored: bool) -> Self {
+        Self { with_stored, ..self }
     }
 
     /// SHA-256, as hex digits, over the inputs of the checks given so far.
@@ -172,7 +187,18 @@ impl<'c> Walk<'c> {
             }
         }
         let identity = self.content.chain(&row.tokens, row.salt);
-        Ok(CheckRow { name: name.to_owned(), len, q_len, q: asked.q, k, v, identity, targets: asked.targets })
+        let stored = if self.with_stored { row.content.clone() } else { Vec::new() };
+        Ok(CheckRow {
+            name: name.to_owned(),
+            len,
+            q_len,
+            q: asked.q,
+            k,
+            v,
+            identity,
+            targets: asked.targets,
+            stored,
+        })
     }
 }
 

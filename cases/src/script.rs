@@ -98,6 +98,23 @@ impl Script {
             .sum()
     }
 
+    /// The most tokens any row ever has.
+    pub fn longest_row(&self) -> usize {
+        let mut lens: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut longest = 0;
+        for op in &self.ops {
+            let (row, len) = match op {
+                Op::Prefill { row, tokens, .. } | Op::Resume { row, tokens, .. } => (row, tokens.len()),
+                Op::Append { row, tokens } => (row, lens.get(row.as_str()).unwrap_or(&0) + tokens.len()),
+                Op::Fork { parent, child } => (child, *lens.get(parent.as_str()).unwrap_or(&0)),
+                _ => continue,
+            };
+            lens.insert(row, len);
+            longest = longest.max(len);
+        }
+        longest
+    }
+
     /// Whether every check asks for one query token a row.
     pub fn asks_last_tokens_only(&self) -> bool {
         !self.ops.iter().any(|op| matches!(op, Op::Check { q_len, .. } if *q_len > 1))

@@ -9,19 +9,25 @@ pub enum Tier {
     /// The thirty decode cases.
     #[default]
     Smoke,
-    /// The thirty and the extra family.
+    /// The thirty, the extra family, and probes of up to [`FAST_KEYS`] keys.
     Fast,
+    /// Every built-in case.
+    Full,
 }
+
+/// The longest row of a probe in [`Tier::Fast`].
+pub const FAST_KEYS: usize = 1024;
 
 impl Tier {
     /// Every tier, smallest first.
-    pub const ALL: [Self; 2] = [Self::Smoke, Self::Fast];
+    pub const ALL: [Self; 3] = [Self::Smoke, Self::Fast, Self::Full];
 
-    /// `smoke` or `fast`.
+    /// `smoke`, `fast` or `full`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Smoke => "smoke",
             Self::Fast => "fast",
+            Self::Full => "full",
         }
     }
 
@@ -33,8 +39,17 @@ impl Tier {
     /// The cases of the tier, in catalogue order.
     pub fn cases(self) -> Vec<Case> {
         let mut cases = catalogue::thirty();
-        if self == Self::Fast {
-            cases.extend(catalogue::extra());
+        let is_short = |case: &Case| case.script.longest_row() <= FAST_KEYS;
+        match self {
+            Self::Smoke => {}
+            Self::Fast => {
+                cases.extend(catalogue::extra());
+                cases.extend(catalogue::probes().into_iter().filter(is_short));
+            }
+            Self::Full => {
+                let rest = [catalogue::extra(), catalogue::probes(), catalogue::random()];
+                cases.extend(rest.into_iter().flatten());
+            }
         }
         cases
     }
@@ -47,8 +62,9 @@ mod tests {
     #[test]
     fn tiers_grow() {
         assert_eq!(Tier::Smoke.cases().len(), 30);
-        assert!(Tier::Fast.cases().len() > 45);
+        let [fast, full] = [Tier::Fast, Tier::Full].map(|tier| tier.cases().len());
+        assert!(fast > 30 + catalogue::extra().len() && full > fast, "{fast} {full}");
         assert_eq!(Tier::ALL.map(|tier| Tier::parse(tier.name())), Tier::ALL.map(Some));
-        assert_eq!(Tier::parse("full"), None);
+        assert_eq!(Tier::parse("slow"), None);
     }
 }

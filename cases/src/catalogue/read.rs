@@ -225,7 +225,7 @@ fn causal(value: &DeValue<'_>) -> Result<Causal, String> {
 }
 
 fn fill(value: &DeValue<'_>) -> Result<FillKind, String> {
-    one_of(value, [FillKind::Plain, FillKind::Outliers].map(|kind| (kind.name(), kind)))
+    one_of(value, FillKind::ALL.map(|kind| (kind.name(), kind)))
 }
 
 fn scales(value: &DeValue<'_>) -> Result<(Granularity, Granularity), String> {
