@@ -4,6 +4,7 @@ mod doctor;
 mod list;
 mod render;
 mod run;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +21,9 @@ file; 3 no adapter where one is required, or a device lost again and again; 4 no
 const FILTER_HELP: &str = "A filter is terms joined by ';' that must all match: a name or a part of it (mqa, fp8-*, \
 extra:sink*), a full id, or key=value with a key of the ids (layout=classic-paged;kv=e4m3fn;d=80). '*' and '?' are \
 wildcards.";
+
+const SWEEP_HELP: &str = "Exit codes: 0 no row is over its bound; 1 a row is; 2 usage or a bad file; 3 no such \
+adapter; 4 nothing was judged.";
 
 /// Attention correctness oracle and conformance harness for KV-cache kernels.
 #[derive(Debug, Parser)]
@@ -41,6 +45,9 @@ enum Verb {
     Doctor(DoctorArgs),
     /// Render a run's JSON lines as a table, Markdown, HTML or JUnit
     Report(ReportArgs),
+    /// Put right kernels to random and hostile cases: none may be over its bound
+    #[command(after_help = SWEEP_HELP)]
+    Sweep(SweepArgs),
 }
 
 /// Which cases and layouts.
@@ -138,6 +145,40 @@ struct ReportArgs {
     render: RenderArgs,
 }
 
+#[derive(Debug, Args)]
+struct SweepArgs {
+    /// Output rows to ask for, over all kernels
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    rows: u64,
+    /// Seed of the draws and of all inputs, decimal or 0x...
+    #[arg(long, value_name = "SEED", default_value = "0x9e37", value_parser = parse_seed)]
+    seed: u64,
+    /// Workers; the result does not depend on their number [default: one a core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<std::num::NonZero<usize>>,
+    /// Judge the WGSL kernels too: best, none, noop, an index, or a part of name, backend or driver [default: none]
+    #[arg(long, value_name = "ADAPTER")]
+    adapter: Option<String>,
+    /// Longest row in keys
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(1..=crate::sweep::draw::MOST_KEYS as u64))]
+    max_keys: u64,
+    /// Save the sweep in FILE now and then, and go on from there if FILE exists
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Write the result as JSON to FILE, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a small case file of each kernel that is over its bound into DIR
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Judge also a simulated kernel that is wrong: the sweep must find it, and fail
+    #[arg(long)]
+    control: bool,
+    /// Ask the simulated kernel of a case file of --out again, in place of a sweep
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    replay: Option<PathBuf>,
+}
+
 /// Makes the selection of `args`.
 fn select(args: &Selection) -> Result<crate::select::Selection, Failure> {
     let filters: Vec<_> = args.only.iter().chain(&args.filter).cloned().collect();
@@ -184,6 +225,7 @@ pub fn main() -> ExitCode {
         Verb::List(args) => list::list(&args),
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Report(args) => render::report(&args),
+        Verb::Sweep(args) => sweep::sweep(&args),
     };
     let exit = done.unwrap_or_else(|failure: Failure| {
         eprintln!("error: {failure}");

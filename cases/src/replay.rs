@@ -101,7 +101,16 @@ impl<'c> Walk<'c> {
             digest.update(sink.to_bits().to_le_bytes());
         }
         let content = Content::new(case, seed);
-        Ok(Self { case, seed, content, live: BTreeMap::new(), next_op: 0, asked: 0, with_stored: false, digest })
+        Ok(Self {
+            case,
+            seed,
+            content,
+            live: BTreeMap::new(),
+            next_op: 0,
+            asked: 0,
+            with_stored: false,
+            digest,
+        })
     }
 
     /// The same walk over the X-ray of the inputs: see [`Content::with_xray`]. Queries stay as they are.

@@ -134,10 +134,11 @@ fn choose(args: &RunArgs) -> Result<Vec<Target>, Failure> {
     })
 }
 
-fn bar(pairs: usize) -> ProgressBar {
+/// A progress bar over `steps`, hidden unless standard error is a terminal.
+pub(super) fn bar(steps: usize) -> ProgressBar {
     let target =
         if stderr_style().color { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(pairs as u64), target);
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), target);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed} {msg}") {
         bar.set_style(style);
     }
