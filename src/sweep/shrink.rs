@@ -118,7 +118,7 @@ mod tests {
         let name = drawn.case.name.clone();
         let small = shrink(drawn, &mut |d| d.case.sinks && d.story.prompt >= 5);
         assert_eq!((small.story.prompt, small.story.lengths().len(), small.story.q_len), (5, 1, 1));
-        assert_eq!(small.case.shape, Shape { q_heads: 1, kv_heads: 1, d: 16, dv: 4 });
+        assert_eq!(small.case.shape, Shape { q_heads: 1, kv_heads: 1, d: 4, dv: 4 });
         assert!(small.case.sinks && !small.case.alibi && small.case.fill == FillKind::Plain);
         assert_eq!(small.case.name, name, "inputs are keyed by it");
         small.case.validate().expect("a valid case");

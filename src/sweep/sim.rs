@@ -215,30 +215,19 @@ pub fn simulate(
         for row in check?.rows {
             let q = row.q.mapv(f64::from);
             let dense = Row { q: q.view(), k: row.k.view(), v: row.v.view(), mask: None };
-            let mut known: Option<(Sim, Spec, Answer, Bounds)> = None;
-            for sim in sims {
-                // neighbours in the list mostly share the bound
-                let same = |(of, ..): &(Sim, Spec, Answer, Bounds)| {
-                    of.model == sim.model && of.precision == sim.precision
-                };
-                let (spec, answer, bounds) = match known.take().filter(same) {
-                    Some((_, spec, answer, bounds)) => (spec, answer, bounds),
-                    None => {
-                        let spec = Spec::new(*base.shape(), sim.precision.of(base.profile()))?;
-                        let (answer, bounds) = bounds(&spec, &dense, &sim.model)?;
-                        (spec, answer, bounds)
-                    }
-                };
-                for i in 0..row.q_len {
-                    for h in 0..case.shape.q_heads {
-                        let place = asked + (i * case.shape.q_heads + h) as u64;
-                        let rng = stream(&[chance, place, sim.algorithm as u64]);
-                        judge(sim, &spec, &dense, [i, h], rng, (&answer, &bounds))
-                            .into_iter()
-                            .for_each(|judged| visit(sim, judged));
+            let places = (0..row.q_len).flat_map(|i| (0..case.shape.q_heads).map(move |h| [i, h]));
+            for sims in sims.chunk_by(|a, b| a.model == b.model && a.precision == b.precision) {
+                let (model, precision) = (&sims[0].model, sims[0].precision);
+                let spec = Spec::new(*base.shape(), precision.of(base.profile()))?;
+                let (answer, bounds) = bounds(&spec, &dense, model)?;
+                for (sim, place) in sims.iter().flat_map(|sim| places.clone().map(move |place| (sim, place)))
+                {
+                    let at = asked + (place[0] * case.shape.q_heads + place[1]) as u64;
+                    let rng = stream(&[chance, at, sim.algorithm as u64]);
+                    if let Some(judged) = judge(sim, &spec, &dense, place, rng, (&answer, &bounds)) {
+                        visit(sim, judged);
                     }
                 }
-                known = Some((*sim, spec, answer, bounds));
             }
             asked += (row.q_len * case.shape.q_heads) as u64;
         }

@@ -225,7 +225,9 @@ mod tests {
             .collect();
         let merged = |order: [usize; 4]| {
             let mut all = Stat::default();
-            order.iter().for_each(|&i| all.merge(&parts[i]));
+            for i in order {
+                all.merge(&parts[i]);
+            }
             all
         };
         assert_eq!(merged([0, 1, 2, 3]), merged([3, 1, 0, 2]));

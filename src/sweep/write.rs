@@ -58,7 +58,7 @@ pub fn case(case: &Case, script: &str) -> String {
             "release" | "alibi" | "sinks" => (value == "yes").to_string(),
             _ => value,
         };
-        text += &format!("{} = {value}\n", field.key);
+        text.extend([field.key, " = ", &value, "\n"]);
     }
     text + "script = \"\"\"\n" + script + "\"\"\"\n"
 }
