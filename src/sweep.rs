@@ -1,9 +1,9 @@
 //! The sweep: right kernels on thousands of random and hostile cases, none of which may ever be over its bound.
 //!
-//! [`draw`] gives case after case, a function of seed and index; [`judge`] puts each to simulated kernels ([`sim`]) and
+//! [`mod@draw`] gives case after case, a function of seed and index; [`judge`] puts each to simulated kernels ([`sim`]) and
 //! to the built-in ones, and counts shares of the bound ([`stat`]). Cases are merged in the order of their index, so the
 //! result depends on the [`Request`] alone, whatever the number of workers, and a [`state`] that was saved on the way
-//! goes on where it ended. A violation is made small by [`shrink`] and becomes a case file by [`write`].
+//! goes on where it ended. A violation is made small by [`shrink`] and becomes a case file by [`mod@write`].
 
 pub mod draw;
 pub mod judge;

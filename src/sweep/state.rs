@@ -61,7 +61,7 @@ fn shares(shares: &Shares) -> Value {
     json!({"max": shares.max.to_bits(), "at": shares.max_at, "buckets": buckets})
 }
 
-/// Reads a state that [`write`] wrote for `request`.
+/// Reads a state that [`write()`] wrote for `request`.
 ///
 /// # Errors
 /// [`StateError`]: no state, or one of another request.

@@ -102,10 +102,10 @@ fn table(text: &mut String, title: &str, table: &Table) {
     }
 }
 
-/// Three significant digits, or two in scientific form where the share is small or large.
+/// Three significant digits, or two in scientific form where the share is small or large; 0 in the lowest bucket.
 fn share(x: f64) -> String {
     match x {
-        0.0 => "0".to_owned(),
+        x if x < 1e-12 => "0".to_owned(),
         x if x.is_infinite() => "inf".to_owned(),
         x if x < 1e-3 => format!("{x:.1e}"),
         x if x < 10.0 => format!("{x:.3}"),
