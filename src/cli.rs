@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit as _};
 use crate::select::{self, Source};
+use crate::sweep::draw::MOST_KEYS;
 
 const AFTER_HELP: &str = "Exit codes: 0 everything required ran and conforms; 1 a kernel is wrong; 2 usage or a bad \
 file; 3 no adapter where one is required, or a device lost again and again; 4 nothing ran; 5 incomplete.";
@@ -160,7 +161,8 @@ struct SweepArgs {
     #[arg(long, value_name = "ADAPTER")]
     adapter: Option<String>,
     /// Longest row in keys
-    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(1..=crate::sweep::draw::MOST_KEYS as u64))]
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_KEYS as u64))]
     max_keys: u64,
     /// Save the sweep in FILE now and then, and go on from there if FILE exists
     #[arg(long, value_name = "FILE")]
