@@ -1,20 +1,22 @@
 //! The command line: verbs, flags and their help texts.
 
+mod args;
 mod doctor;
 mod explain;
 mod list;
 mod render;
 mod run;
 mod selftest;
+mod sweep;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use attnproof_cases::tiers::Tier;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::exit::{Exit, Failure, OrExit as _};
 use crate::select::{self, Source};
+use args::{DoctorArgs, ExplainArgs, ListArgs, ReportArgs, RunArgs, Selection, SelftestArgs, SweepArgs};
 
 const AFTER_HELP: &str = "Exit codes: 0 everything required ran and conforms; 1 a kernel is wrong; 2 usage or a bad \
 file; 3 no adapter where one is required, or a device lost again and again; 4 nothing ran; 5 incomplete.";
@@ -26,6 +28,9 @@ wildcards.";
 const SELFTEST_HELP: &str = "Exit codes: 0 every fault was caught and nothing right was accused; 1 a fault survives, or a \
 right kernel was accused; 2 usage; 3 no such adapter, or a case that cannot be judged; 4 nothing was tested. With a filter \
 only the cases it matches count, and a fault that none of them reaches is no failure.";
+
+const SWEEP_HELP: &str = "Exit codes: 0 no row is over its bound; 1 a row is; 2 usage or a bad file; 3 no such \
+adapter; 4 nothing was judged.";
 
 /// Attention correctness oracle and conformance harness for KV-cache kernels.
 #[derive(Debug, Parser)]
@@ -52,153 +57,9 @@ enum Verb {
     Selftest(SelftestArgs),
     /// Render a run's JSON lines as a table, Markdown, HTML or JUnit
     Report(ReportArgs),
-}
-
-/// Which cases and layouts.
-#[derive(Debug, Args)]
-struct Selection {
-    /// Cases to take: filters, any of which may match [default: all of the tier]
-    #[arg(value_name = "FILTER")]
-    only: Vec<String>,
-    /// As FILTER; may be given more than once
-    #[arg(long, value_name = "FILTER")]
-    filter: Vec<String>,
-    /// smoke: the 30 cases; fast: those and the family extra:* [default: smoke, or fast if there is a filter]
-    #[arg(long, value_name = "TIER", conflicts_with_all = ["cases", "trace"])]
-    tier: Option<String>,
-    /// A layout, or several joined by commas [default: all five]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    layout: Vec<String>,
-    /// Cases of your own in place of the catalogue: a TOML file in the catalogue's form
-    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
-    cases: Option<PathBuf>,
-    /// Real requests in place of the catalogue: a Mooncake trace (JSON lines), lengths scaled by 1/16
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-    /// Requests to take from the trace
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "trace")]
-    requests: usize,
-    /// Seed of all inputs, decimal or 0x...
-    #[arg(long, value_name = "SEED", default_value = "0x9e37", value_parser = parse_seed)]
-    seed: u64,
-}
-
-#[derive(Debug, Args)]
-struct RunArgs {
-    #[command(flatten)]
-    selection: Selection,
-    /// best, all, cpu (the CPU twin), noop (a control that runs nothing and must fail), an index, or a part of name,
-    /// backend or driver. Runs on that only [default: the best adapter and the CPU twin]
-    #[arg(long, value_name = "ADAPTER")]
-    adapter: Option<String>,
-    /// Fail with exit 3 unless an adapter of this index, name, backend or driver is used
-    #[arg(long, value_name = "ADAPTER")]
-    require_adapter: Option<String>,
-    /// Measure the adapter's arithmetic first, and judge it by the narrowest precision model that covers it instead of by all
-    /// that WGSL allows
-    #[arg(long)]
-    calibrate: bool,
-    /// Check the KV manager's invariants and the content of every slot after every operation
-    #[arg(long)]
-    invariants: bool,
-    /// Workers, each with devices of its own [default: one a core]
-    #[arg(long, value_name = "N")]
-    jobs: Option<std::num::NonZero<usize>>,
-    /// Count unsupported cases as failures
-    #[arg(long)]
-    strict: bool,
-    /// Write the result rows as JSON lines to FILE, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    #[command(flatten)]
-    render: RenderArgs,
-}
-
-/// Reports to write beside the table.
-#[derive(Debug, Args)]
-struct RenderArgs {
-    /// Write a Markdown report
-    #[arg(long, value_name = "FILE")]
-    md: Option<PathBuf>,
-    /// Write one self-contained HTML page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write JUnit XML
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    #[command(flatten)]
-    selection: Selection,
-    /// Ids only, one a line, for every layout
-    #[arg(long)]
-    ids: bool,
-}
-
-#[derive(Debug, Args)]
-struct ExplainArgs {
-    /// The case: its id, its name, or a filter that matches no other
-    #[arg(value_name = "ID")]
-    id: String,
-    /// The case is in this file of cases
-    #[arg(long, value_name = "FILE")]
-    cases: Option<PathBuf>,
-    /// Seed of all inputs, decimal or 0x...
-    #[arg(long, value_name = "SEED", default_value = "0x9e37", value_parser = parse_seed)]
-    seed: u64,
-}
-
-#[derive(Debug, Args)]
-struct SelftestArgs {
-    #[command(flatten)]
-    selection: Selection,
-    /// Probes and random data of more than a thousand keys, up to 65,536, in place of the short cases; one layout
-    /// (packed-block-table) unless --layout says otherwise, wrong kernels only
-    #[arg(long, conflicts_with_all = ["tier", "cases", "trace"])]
-    long: bool,
-    /// Faults to plant: names or parts of names, '*' and '?' are wildcards; may be given more than once [default: all]
-    #[arg(long, value_name = "NAME")]
-    fault: Vec<String>,
-    /// cpu: the CPU twin, all cases and layouts. Any other adapter: its shaders, each fault in a few pairs that the twin shows
-    /// it in
-    #[arg(long, value_name = "ADAPTER", default_value = "cpu")]
-    adapter: String,
-    /// Diagnose up to N failures of each wrong kernel too, and say how often the planted fault was named
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "4")]
-    diagnosis: Option<std::num::NonZero<usize>>,
-    /// On an adapter: (case, layout) pairs a fault
-    #[arg(long, value_name = "N", default_value = "2")]
-    pairs: std::num::NonZero<usize>,
-    /// Threads [default: one a core]
-    #[arg(long, value_name = "N")]
-    jobs: Option<std::num::NonZero<usize>>,
-    /// Write the kill matrix as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the kill matrix as one self-contained HTML page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct DoctorArgs {
-    /// One JSON object an adapter
-    #[arg(long)]
-    json: bool,
-    /// Measure the arithmetic of every adapter against WGSL's accuracy table; exit 1 if one is outside it
-    #[arg(long)]
-    calibrate: bool,
-}
-
-#[derive(Debug, Args)]
-struct ReportArgs {
-    /// A run's JSON lines, or - for standard input
-    #[arg(value_name = "RESULTS.jsonl")]
-    results: PathBuf,
-    #[command(flatten)]
-    render: RenderArgs,
+    /// Put right kernels to random and hostile cases: none may be over its bound
+    #[command(after_help = SWEEP_HELP)]
+    Sweep(SweepArgs),
 }
 
 /// Makes the selection of `args`; `whole` is the tier where neither a tier nor a filter is given.
@@ -223,14 +84,6 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn parse_seed(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|e| format!("not a 64-bit number: {e}"))
-}
-
 /// Parses the command line, runs the verb and gives the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -249,6 +102,7 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::doctor(&args),
         Verb::Selftest(args) => selftest::selftest(&args),
         Verb::Report(args) => render::report(&args),
+        Verb::Sweep(args) => sweep::sweep(&args),
     };
     let exit = done.unwrap_or_else(|failure: Failure| {
         eprintln!("error: {failure}");

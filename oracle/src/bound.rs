@@ -199,7 +199,9 @@ fn widen_for_output(model: &Model, out: OutType, o: f64, e: f64) -> f64 {
     if !model.out_either || out != OutType::F16 || e == 0.0 {
         return e;
     }
-    let wide = e + HALF_ULP * (o.abs() + e).max(MIN_NORMAL);
+    // Beyond half a unit: exactly half is a tie, which may round back to where it came from. Where `e` vanishes in f64 next
+    // to the unit, it alone does not make the difference.
+    let wide = (e + HALF_ULP * (o.abs() + e).max(MIN_NORMAL)) * (1.0 + EPS);
     if o.abs() - e < MIN_NORMAL { wide.max(o.abs()) } else { wide }
 }
 

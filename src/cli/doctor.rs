@@ -7,7 +7,7 @@ use attnproof_shaders::dispatch::WORKGROUP_BYTES;
 
 use crate::exit::{Exit, Failure, OrExit as _};
 
-use super::DoctorArgs;
+use super::args::DoctorArgs;
 
 /// Prints the adapters.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {

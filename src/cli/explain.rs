@@ -18,7 +18,7 @@ use crate::runner::prepare::{Prepared, prepare};
 use crate::select::{Source, select};
 use crate::selftest::{Plan, on_twin};
 
-use super::ExplainArgs;
+use super::args::ExplainArgs;
 use super::render::stdout_style;
 
 /// Elements whose bound is told.

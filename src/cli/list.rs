@@ -5,7 +5,8 @@ use attnproof_cases::tiers::Tier;
 use crate::exit::{Exit, Failure, OrExit as _};
 use crate::select::Selection;
 
-use super::{ListArgs, Selection as Args, select};
+use super::args::{ListArgs, Selection as Args};
+use super::select;
 
 /// Prints the selected cases.
 pub(super) fn list(args: &ListArgs) -> Result<Exit, Failure> {

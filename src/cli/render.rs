@@ -10,7 +10,7 @@ use attnproof_report::{html, junit, markdown, text};
 
 use crate::exit::{Exit, Failure, OrExit as _};
 
-use super::{RenderArgs, ReportArgs};
+use super::args::{RenderArgs, ReportArgs};
 
 /// Renders a file of result rows.
 pub(super) fn report(args: &ReportArgs) -> Result<Exit, Failure> {

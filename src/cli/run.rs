@@ -17,9 +17,10 @@ use crate::kernel::{Kernels, Twin, Wgsl};
 use crate::runner::Options;
 use crate::runner::all::run_all;
 
+use super::args::RunArgs;
 use super::list::filters;
 use super::render::{check_outputs, stderr_style, stdout_style, write, write_all};
-use super::{RunArgs, select};
+use super::select;
 
 /// Runs the selected cases.
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {

@@ -20,9 +20,10 @@ use crate::selftest::{Plan, on_twin};
 
 use crate::select::{Selection, Source, select as take};
 
+use super::args::SelftestArgs;
 use super::render::{check_outputs, stdout_style, write};
 use super::run::{bar, jobs};
-use super::{SelftestArgs, select};
+use super::select;
 
 /// Plants faults and says which are caught.
 pub(super) fn selftest(args: &SelftestArgs) -> Result<Exit, Failure> {

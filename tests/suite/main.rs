@@ -9,5 +9,6 @@ mod judging;
 mod reports;
 mod run;
 mod snapshots;
+mod sweep;
 mod trace;
 mod user_cases;

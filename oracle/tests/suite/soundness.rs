@@ -274,3 +274,22 @@ fn undeclared_precision_is_seen() {
         assert!(used > 1.0, "{kernel:?}: {used}");
     }
 }
+
+#[test]
+fn the_far_neighbour_of_a_vanishing_output_is_admitted() {
+    // 1e-38 rounds to 0 or, the other way, to the smallest subnormal of binary16: a tie in f64 without a care for it.
+    let profile = Profile { out: OutType::F16, ..Profile::default() };
+    let spec = Spec::new(Shape { q_heads: 1, kv_heads: 1, d: 4, dv: 1 }, profile).expect("fits");
+    let mut sequence = Sequence::normal(spec, 1, 1, 1);
+    for smallest in [1e-38, -1e-38, 1e-30] {
+        sequence.v.fill(f64::from(smallest as f32));
+        let (answer, bounds) = bounds(&sequence.spec, &sequence.row(), &Model::wgsl_letter()).expect("fits");
+        let up = (1.0_f64 / f64::from(1 << 24)).copysign(smallest);
+        for got in [0.0, up] {
+            let used = budget_used(got, answer.o[[0, 0, 0]], bounds.o[[0, 0, 0]], OutType::F16);
+            assert!(used <= 1.0, "{got} for {smallest}: {used}");
+        }
+        let beyond = budget_used(2.0 * up, answer.o[[0, 0, 0]], bounds.o[[0, 0, 0]], OutType::F16);
+        assert!(beyond > 1.0, "two units for {smallest}: {beyond}");
+    }
+}
