@@ -14,7 +14,7 @@ use attnproof_shaders::fault::KernelFault;
 /// A kernel under judgement. Each worker of a run has its own.
 pub trait Kernel: Send {
     /// Name in result rows.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
     /// The adapter it runs on.
     fn adapter(&self) -> &AdapterRow;
     /// The precision model it is judged by.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::format::{clean, grouped, shell_word, sig};
 use crate::model::{Class, Diagnosis, Row, Worst};
-use crate::summary::{CPU_TWIN, WGSL};
+use crate::summary::{CPU_TWIN, PLANTED, WGSL};
 
 /// Longest foreign string printed inside a sentence, in characters.
 pub(crate) const SENTENCE: usize = 400;
@@ -96,6 +96,9 @@ pub fn repro(row: &Row) -> String {
         WGSL if row.adapter.backend == "noop" => "--adapter noop".to_owned(),
         WGSL => format!("--adapter {}", shell_word(&clean(&row.adapter.name, WORD))),
         CPU_TWIN => "--adapter cpu".to_owned(),
+        other if other.starts_with(PLANTED) => {
+            format!("--plant {}", shell_word(&clean(&other[PLANTED.len()..], WORD)))
+        }
         other => format!("--kernel {}", shell_word(&clean(other, SENTENCE))),
     };
     let source = match row.id.split_once(':') {

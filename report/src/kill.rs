@@ -70,6 +70,8 @@ pub struct Cell {
     pub reached: u32,
     /// Layouts in which it is caught.
     pub killed: u32,
+    /// The layouts in which it is caught: bit n stands for the n-th of the five, classic-paged first.
+    pub killed_in: u32,
     /// The gravest status it was caught with.
     pub status: Option<Status>,
 }

@@ -22,4 +22,4 @@ pub use model::{
     Adapter, Class, Counts, Diagnosis, Guess, Num, Over, Predicted, ReadError, Reads, Row, RowKey, Status,
     Touched, Worst, read, write_line,
 };
-pub use summary::{Summary, Verdict};
+pub use summary::{PLANTED, Summary, Verdict};

@@ -13,6 +13,8 @@ use crate::target::{count, largest};
 pub const WGSL: &str = "wgsl";
 /// Name of the CPU twin in [`Row::kernel`].
 pub const CPU_TWIN: &str = "cpu-twin";
+/// How the name of a twin with a planted fault begins in [`Row::kernel`]; the name of the fault follows.
+pub const PLANTED: &str = "cpu-twin+";
 
 /// Most kernels on adapters that a report spells out.
 pub(crate) const MOST_TARGETS: usize = 8;

@@ -52,6 +52,10 @@ pub(super) struct RunArgs {
     /// that WGSL allows
     #[arg(long)]
     pub(super) calibrate: bool,
+    /// Run the CPU twin with this fault of the library planted in it, alone: to see what a failure looks like, or that a gate
+    /// turns red. `selftest` lists the names
+    #[arg(long, value_name = "FAULT", conflicts_with_all = ["adapter", "require_adapter", "calibrate"])]
+    pub(super) plant: Option<String>,
     /// Check the KV manager's invariants and the content of every slot after every operation
     #[arg(long)]
     pub(super) invariants: bool,

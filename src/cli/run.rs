@@ -10,12 +10,14 @@ use attnproof_report::model::{Row, write_line};
 use attnproof_report::text;
 use attnproof_shaders::calibrate::calibrate;
 use attnproof_shaders::device::{self, Adapter, DeviceError};
+use attnproof_shaders::fault::{KernelFault, library};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::{Exit, Failure, OrExit as _};
 use crate::kernel::{Kernels, Twin, Wgsl};
 use crate::runner::Options;
 use crate::runner::all::run_all;
+use crate::selftest::kernels::WrongTwin;
 
 use super::args::RunArgs;
 use super::list::filters;
@@ -82,11 +84,12 @@ struct Target {
     adapter: Option<Adapter>,
     model: Model,
     twin: bool,
+    planted: Option<KernelFault>,
 }
 
 impl Target {
     fn new(adapter: Option<Adapter>, twin: bool) -> Self {
-        Self { adapter, model: Model::wgsl_letter(), twin }
+        Self { adapter, model: Model::wgsl_letter(), twin, planted: None }
     }
 
     /// Measures the adapter's arithmetic and takes the model that covers it.
@@ -109,12 +112,23 @@ impl Target {
         if self.twin {
             kernels.push(Box::new(Twin::new()));
         }
+        if let Some(fault) = &self.planted {
+            kernels.push(Box::new(WrongTwin::new(fault)));
+        }
         Ok(kernels)
     }
 }
 
 /// What each pass runs on.
 fn choose(args: &RunArgs) -> Result<Vec<Target>, Failure> {
+    if let Some(name) = &args.plant {
+        let fault = library().into_iter().find(|fault| fault.id == name);
+        let Some(fault) = fault else {
+            let error = anyhow!("--plant {name}: no such fault; `attnproof selftest` lists them");
+            return Err(Failure { exit: Exit::Usage, error });
+        };
+        return Ok(vec![Target { planted: Some(fault), ..Target::new(None, false) }]);
+    }
     let only = |adapter: &Adapter| Target::new(Some(adapter.clone()), false);
     let named = args.adapter.as_deref();
     if named == Some("cpu") && args.require_adapter.is_none() {

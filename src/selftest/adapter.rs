@@ -16,7 +16,7 @@ use attnproof_shaders::abi::Problem;
 use attnproof_shaders::dispatch::{Run, RunError, RunResult};
 use attnproof_shaders::fault::KernelFault;
 
-use super::tally::note;
+use super::tally::{bit, note};
 use super::{Plan, catches, kernel_row};
 use crate::kernel::{Kernel, Wgsl};
 use crate::runner::drive::Drive;
@@ -96,8 +96,8 @@ pub fn on_adapter(
     })
 }
 
-/// The pairs that show a fault: of the cases that catch its twin in every layout they reach it in, those with the fewest
-/// others first, each in another layout.
+/// Pairs in which the twin of a fault is caught: of the cases that catch it in every layout they reach it in, those with the
+/// fewest others first, each in another layout as long as there are some.
 fn telling(
     plan: &Plan<'_>,
     twin: &KillMatrix,
@@ -109,9 +109,10 @@ fn telling(
     cells.sort_by_key(|cell| (cell.reached - cell.killed, cell.case));
     let mut chosen: Vec<(usize, LayoutKind)> = Vec::new();
     for cell in cells {
-        let layouts = &plan.selection.cases[cell.case].1;
-        let fresh = layouts.iter().find(|layout| chosen.iter().all(|(_, known)| known != *layout));
-        if let Some(&layout) = fresh.or(layouts.first()) {
+        let layouts =
+            plan.selection.cases[cell.case].1.iter().filter(|&&layout| cell.killed_in & bit(layout) != 0);
+        let uses = |layout: &LayoutKind| chosen.iter().filter(|(_, known)| known == layout).count();
+        if let Some(&layout) = layouts.min_by_key(|layout| uses(layout)) {
             chosen.push((cell.case, layout));
         }
         if chosen.len() == pairs {
@@ -145,6 +146,6 @@ fn judge(
     }
     let status = lane.verdict.status.filter(|&status| catches(status));
     let mut cells: BTreeMap<usize, Cell> = row.cells.iter().map(|&cell| (cell.case, cell)).collect();
-    note(&mut cells, case, status);
+    note(&mut cells, case, layout, status);
     row.cells = cells.into_values().collect();
 }

@@ -6,6 +6,7 @@ use attnproof_layouts::kind::LayoutKind;
 use attnproof_layouts::pack::{Poison, Pools};
 use attnproof_layouts::tables::Tables;
 use attnproof_oracle::Model;
+use attnproof_report::PLANTED;
 use attnproof_report::model::{Adapter, Status};
 use attnproof_shaders::abi::Problem;
 use attnproof_shaders::cpu;
@@ -23,21 +24,22 @@ use crate::runner::prepare::{Prepared, PreparedCheck};
 use crate::runner::walk::{Asked, walk};
 
 /// The CPU twin with a fault planted.
-pub struct WrongTwin<'f> {
+pub struct WrongTwin {
     twin: Twin,
-    fault: &'f KernelFault,
+    fault: KernelFault,
+    name: String,
 }
 
-impl<'f> WrongTwin<'f> {
+impl WrongTwin {
     /// A twin with `fault`.
-    pub fn new(fault: &'f KernelFault) -> Self {
-        Self { twin: Twin::new(), fault }
+    pub fn new(fault: &KernelFault) -> Self {
+        Self { twin: Twin::new(), fault: *fault, name: format!("{PLANTED}{}", fault.id) }
     }
 }
 
-impl Kernel for WrongTwin<'_> {
-    fn name(&self) -> &'static str {
-        "wrong-twin"
+impl Kernel for WrongTwin {
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn adapter(&self) -> &Adapter {
@@ -53,7 +55,7 @@ impl Kernel for WrongTwin<'_> {
     }
 
     fn run(&mut self, problem: &Problem, runs: &[Run<'_>]) -> Result<Vec<RunResult>, RunError> {
-        cpu::run_faulty(problem, runs, self.fault)
+        cpu::run_faulty(problem, runs, &self.fault)
     }
 }
 
@@ -144,7 +146,7 @@ pub fn judge(
         tally.false_alarms.push(format!("the right kernel in {}: {status}: {detail}", place()));
     }
     for (index, suspect) in lanes.iter().enumerate().filter(|(_, suspect)| suspect.reached) {
-        tally.kernel(index, case, suspect.lane.verdict.status.filter(|&status| catches(status)));
+        tally.kernel(index, case, layout, suspect.lane.verdict.status.filter(|&status| catches(status)));
     }
     known
 }

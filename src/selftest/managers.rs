@@ -27,7 +27,7 @@ pub fn judge(
 ) {
     for (index, fault) in plan.managers.iter().enumerate() {
         if fault.layouts.contains(&layout) {
-            tally.manager(index, case, caught(prepared, layout, plan.seed, fault, right));
+            tally.manager(index, case, layout, caught(prepared, layout, plan.seed, fault, right));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use attnproof_layouts::fault::ManagerFault;
+use attnproof_layouts::kind::LayoutKind;
 use attnproof_report::kill::{Cell, Criterion, FaultRow};
 use attnproof_report::model::Status;
 use attnproof_shaders::fault::KernelFault;
@@ -28,12 +29,18 @@ pub struct Tally {
     pub false_alarms: Vec<String>,
 }
 
+/// The bit of a layout in [`Cell::killed_in`].
+pub(super) fn bit(layout: LayoutKind) -> u32 {
+    LayoutKind::ALL.iter().position(|&other| other == layout).map_or(0, |at| 1 << at)
+}
+
 /// One more layout of a case that reaches the fault, and with what status it was caught there.
-pub(super) fn note(cells: &mut Cells, case: usize, status: Option<Status>) {
-    let cell = cells.entry(case).or_insert(Cell { case, reached: 0, killed: 0, status: None });
+pub(super) fn note(cells: &mut Cells, case: usize, layout: LayoutKind, status: Option<Status>) {
+    let cell = cells.entry(case).or_insert(Cell { case, reached: 0, killed: 0, killed_in: 0, status: None });
     cell.reached += 1;
     if let Some(status) = status {
         cell.killed += 1;
+        cell.killed_in |= bit(layout);
         cell.status = Some(cell.status.map_or(status, |known| Status::worse(known, status)));
     }
 }
@@ -52,13 +59,13 @@ impl Tally {
     }
 
     /// Kernel fault `fault` was reached in one layout of `case`; with what status it was caught, if it was.
-    pub fn kernel(&mut self, fault: usize, case: usize, status: Option<Status>) {
-        note(&mut self.kernels[fault], case, status);
+    pub fn kernel(&mut self, fault: usize, case: usize, layout: LayoutKind, status: Option<Status>) {
+        note(&mut self.kernels[fault], case, layout, status);
     }
 
     /// The same of a manager fault.
-    pub fn manager(&mut self, fault: usize, case: usize, status: Option<Status>) {
-        note(&mut self.managers[fault], case, status);
+    pub fn manager(&mut self, fault: usize, case: usize, layout: LayoutKind, status: Option<Status>) {
+        note(&mut self.managers[fault], case, layout, status);
     }
 
     /// Which rules reject one output of wrong kernel number `fault`.

@@ -52,7 +52,7 @@ struct Watched {
 }
 
 impl Kernel for Watched {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.inner.name()
     }
 

@@ -8,6 +8,7 @@ mod common;
 mod judging;
 mod reports;
 mod run;
+mod selftest;
 mod snapshots;
 mod sweep;
 mod trace;

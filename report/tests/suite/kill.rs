@@ -12,6 +12,7 @@ fn fault(id: &str, kind: &str, equivalent: Option<&str>, cells: &[(usize, u32, u
         case,
         reached,
         killed,
+        killed_in: (1 << killed) - 1,
         status: (killed > 0).then_some(Status::Wrong),
     };
     FaultRow {
