@@ -231,6 +231,7 @@ impl Case {
             (kv_heads as u64).saturating_mul(d.max(dv) as u64).saturating_add(self.slot_pad.into());
         let pool = slots.saturating_mul(slot_elements);
         let refusal = self.fill.refusal(self);
+        let uneven_hits = self.script.uneven_hits(self.block_size).map(|(_, reason)| reason);
         let name_is_plain = !self.name.is_empty() && self.name.chars().all(is_name_char);
         let checks = [
             ("name", name_is_plain, "must be letters, digits, `-`, `_` and `.`"),
@@ -288,6 +289,7 @@ impl Case {
                 self.script.ops.iter().any(|op| matches!(op, Op::Check { .. })),
                 "no `check`: it would ask nothing",
             ),
+            ("script", uneven_hits.is_none(), uneven_hits.as_deref().unwrap_or_default()),
         ];
         match checks.into_iter().find(|(_, kept, _)| !kept) {
             None => Ok(()),

@@ -139,7 +139,7 @@ impl<'c> Walk<'c> {
     /// Applies one operation; a check gives its rows.
     fn step(&mut self, op: &Op) -> Result<Option<Vec<CheckRow>>, String> {
         match op {
-            Op::Prefill { row, tokens, salt } | Op::Resume { row, tokens, salt } => {
+            Op::Prefill { row, tokens, salt, .. } | Op::Resume { row, tokens, salt } => {
                 let content = self.content.rows(tokens, *salt, 0..tokens.len());
                 self.insert(row, Row { tokens: tokens.clone(), salt: *salt, content })?;
             }

@@ -23,6 +23,9 @@ pub enum Op {
         tokens: Vec<u64>,
         /// Rows share a prefix only under equal salts.
         salt: u64,
+        /// The leading tokens that must be found in the prefix cache, in every layout: exactly so many, in whole
+        /// blocks that the row shares. What a layout copies out of one more block is not counted. `None`: any number.
+        hits: Option<u32>,
     },
     /// `tokens.len()` decode steps of one token each, with window release after each.
     Append {
@@ -115,6 +118,16 @@ impl Script {
         longest
     }
 
+    /// The first prefill whose `hits` are no whole blocks: its line and what is wrong.
+    pub(crate) fn uneven_hits(&self, block_size: u32) -> Option<(usize, String)> {
+        self.ops.iter().zip(&self.lines).find_map(|(op, &line)| match op {
+            Op::Prefill { hits: Some(hits), .. } if !hits.is_multiple_of(block_size) => {
+                Some((line, format!("hits={hits} must be a multiple of block ({block_size})")))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether every check asks for one query token a row.
     pub fn asks_last_tokens_only(&self) -> bool {
         !self.ops.iter().any(|op| matches!(op, Op::Check { q_len, .. } if *q_len > 1))
@@ -172,11 +185,23 @@ impl Builder {
     /// [`Op::Prefill`].
     ///
     /// # Errors
-    /// The row is live or preempted.
-    pub fn prefill(&mut self, row: &str, tokens: Vec<u64>, salt: u64) -> Result<(), String> {
+    /// The row is live or preempted, or `hits` leaves no token to compute.
+    pub fn prefill(
+        &mut self,
+        row: &str,
+        tokens: Vec<u64>,
+        salt: u64,
+        hits: Option<u32>,
+    ) -> Result<(), String> {
         self.must_be_new(row)?;
+        if hits.is_some_and(|hits| hits > 0 && hits as usize >= tokens.len()) {
+            return Err(format!(
+                "hits of less than the prompt's {} tokens: the last is computed",
+                tokens.len()
+            ));
+        }
         self.insert(row, tokens.clone(), salt);
-        self.push(Op::Prefill { row: row.to_owned(), tokens, salt });
+        self.push(Op::Prefill { row: row.to_owned(), tokens, salt, hits });
         Ok(())
     }
 
@@ -186,7 +211,7 @@ impl Builder {
     /// The row is live or preempted.
     pub fn fail_prefill(&mut self, row: &str, tokens: Vec<u64>, salt: u64) -> Result<(), String> {
         self.must_be_new(row)?;
-        self.push(Op::ExpectFail(Box::new(Op::Prefill { row: row.to_owned(), tokens, salt })));
+        self.push(Op::ExpectFail(Box::new(Op::Prefill { row: row.to_owned(), tokens, salt, hits: None })));
         Ok(())
     }
 

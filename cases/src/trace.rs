@@ -227,7 +227,7 @@ impl Schedule {
         let output = output_len.clamp(1, longest);
         self.count_prompt(&prompt);
         let name = format!("r{}", self.admitted);
-        self.builder.prefill(&name, prompt, 0)?;
+        self.builder.prefill(&name, prompt, 0, None)?;
         self.live.push(Live { name: name.clone(), remaining: output });
         if forked {
             if self.builder.len_of(&name).is_some_and(|len| len % BLOCK == 0) {

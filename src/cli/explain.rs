@@ -118,9 +118,11 @@ fn scripted(case: &Case) -> String {
     let mut text = "script:\n".to_owned();
     for op in &case.script.ops {
         let line = match op {
-            Op::Prefill { row, tokens, salt } | Op::Resume { row, tokens, salt } => {
-                let salted = if *salt == 0 { String::new() } else { format!(", salt {salt}") };
-                format!("prefill {row}: {} tokens{salted}", tokens.len())
+            Op::Prefill { row, tokens, salt, hits: Some(hits) } => {
+                format!("{}, exactly {hits} of them from the cache", prefilled(row, tokens, *salt))
+            }
+            Op::Prefill { row, tokens, salt, hits: None } | Op::Resume { row, tokens, salt } => {
+                prefilled(row, tokens, *salt)
             }
             Op::Append { row, tokens } => format!("append {} tokens to {row}, one by one", tokens.len()),
             Op::Fork { parent, child } => format!("fork {child} from {parent}"),
@@ -134,6 +136,11 @@ fn scripted(case: &Case) -> String {
         let _ = writeln!(text, "  {line}");
     }
     text
+}
+
+fn prefilled(row: &str, tokens: &[u64], salt: u64) -> String {
+    let salted = if salt == 0 { String::new() } else { format!(", salt {salt}") };
+    format!("prefill {row}: {} tokens{salted}", tokens.len())
 }
 
 fn asked(checks: &[Check]) -> String {

@@ -8,7 +8,7 @@ use attnproof_cases::fill::{Content, TokenRow};
 use attnproof_cases::script::Op;
 use attnproof_layouts::fault::ManagerFault;
 use attnproof_layouts::kind::LayoutKind;
-use attnproof_layouts::manager::{Manager, ManagerError, Placed, PoolConfig};
+use attnproof_layouts::manager::{Manager, ManagerError, Placed, PoolConfig, Stats};
 use attnproof_layouts::pack::{Geometry, PackError, RowCodes, Store};
 
 /// Tokens a growth extent holds.
@@ -36,7 +36,8 @@ pub enum DriveError {
     Broken {
         /// Script line.
         line: usize,
-        /// The rule.
+        /// The rule: `I2` to `I17`, `count` for running totals, `hits` for a prompt that finds more or fewer cached
+        /// blocks than its script says.
         rule: &'static str,
         /// Rows, blocks and numbers.
         detail: String,
@@ -154,14 +155,15 @@ impl<'c> Drive<'c> {
     fn apply(&mut self, op: &Op, line: usize) -> Result<(), DriveError> {
         let refused = |source| DriveError::Refused { line, source };
         match op {
-            Op::Prefill { row, tokens, salt } | Op::Resume { row, tokens, salt } => {
-                let placed = self.manager.prefill(row, tokens, *salt).map_err(refused)?;
-                if !tokens.is_empty() && placed.cached as usize >= tokens.len() {
-                    let detail = format!("row {row}: a full prefix hit leaves no token to compute");
-                    return Err(DriveError::Broken { line, rule: "I11", detail });
+            Op::Prefill { row, tokens, salt, hits } => {
+                let before = self.manager.stats();
+                let placed = self.prefill(row, tokens, *salt, line)?;
+                if let Some(hits) = *hits {
+                    self.check_hits(row, hits, &placed, &before, line)?;
                 }
-                self.rows.insert(row.clone(), (tokens.clone(), *salt));
-                self.place(&placed, row);
+            }
+            Op::Resume { row, tokens, salt } => {
+                self.prefill(row, tokens, *salt, line)?;
             }
             Op::Append { row, tokens } => {
                 for &token in tokens {
@@ -197,6 +199,54 @@ impl<'c> Drive<'c> {
             Op::Check { .. } | Op::Invariants => {}
         }
         Ok(())
+    }
+
+    fn prefill(&mut self, row: &str, tokens: &[u64], salt: u64, line: usize) -> Result<Placed, DriveError> {
+        let refused = |source| DriveError::Refused { line, source };
+        let placed = self.manager.prefill(row, tokens, salt).map_err(refused)?;
+        if !tokens.is_empty() && placed.cached as usize >= tokens.len() {
+            let detail = format!("row {row}: a full prefix hit leaves no token to compute");
+            return Err(DriveError::Broken { line, rule: "I11", detail });
+        }
+        self.rows.insert(row.to_owned(), (tokens.to_vec(), salt));
+        self.place(&placed, row);
+        Ok(placed)
+    }
+
+    /// A prompt found exactly `hits` tokens in whole blocks, and the running totals, `before` it and now, say what
+    /// was placed.
+    fn check_hits(
+        &self,
+        row: &str,
+        hits: u32,
+        placed: &Placed,
+        before: &Stats,
+        line: usize,
+    ) -> Result<(), DriveError> {
+        let copied: u32 = placed.copies.iter().map(|copy| copy.count).sum();
+        let found = placed.cached.saturating_sub(copied);
+        if found != hits {
+            let detail = format!(
+                "row {row}: whole blocks of {found} prompt tokens came from the prefix cache, expected {hits}"
+            );
+            return Err(DriveError::Broken { line, rule: "hits", detail });
+        }
+        let after = self.manager.stats();
+        let totals = |stats: &Stats| [stats.hit_blocks, stats.hit_tokens, stats.mid_block_tokens];
+        let [blocks, reused, mid_block] = totals(before);
+        let due = [
+            blocks + u64::from(hits / self.case.block_size),
+            reused + u64::from(placed.cached),
+            mid_block + u64::from(copied),
+        ];
+        if totals(&after) == due {
+            return Ok(());
+        }
+        let detail = format!(
+            "row {row}: hit blocks, hit tokens and tokens copied in mid-block are counted as {:?}, expected {due:?}",
+            totals(&after)
+        );
+        Err(DriveError::Broken { line, rule: "count", detail })
     }
 
     fn expect_refusal(&mut self, op: &Op, line: usize) -> Result<(), DriveError> {
@@ -264,3 +314,6 @@ impl<'c> Drive<'c> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

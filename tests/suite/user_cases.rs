@@ -51,6 +51,19 @@ fn what_a_script_asks_in_vain_is_an_error() {
 }
 
 #[test]
+fn hits_that_do_not_come_are_a_broken_invariant() {
+    let found = case("", "prefill A 40\nprefill B A:32+9 hits=32\ncheck", &["--adapter", "cpu"]);
+    assert_eq!(found.ran.code, 0, "{}", found.ran.out);
+    let missed = case("", "prefill A 40\nprefill B C:32+9 hits=32\ncheck", &["--adapter", "cpu"]);
+    assert_eq!(missed.ran.code, 1);
+    for row in &missed.rows {
+        assert_eq!(text(row, "status"), "invariant", "{row}");
+        let detail = "script line 2: hits: row B: whole blocks of 0 prompt tokens came from the prefix cache";
+        assert!(text(row, "detail").starts_with(detail), "{row}");
+    }
+}
+
+#[test]
 fn a_refusal_that_does_not_come_is_a_broken_invariant() {
     let refused = case("blocks = 4", "prefill A 20\nfail prefill B 200\ncheck A", &["--adapter", "cpu"]);
     assert_eq!(refused.ran.code, 0, "{}", refused.ran.out);

@@ -114,7 +114,10 @@ impl Reader<'_> {
             fill: self.find("fill", fill)?.unwrap_or(base.fill),
             ..base
         };
-        case.limits().map_err(|(field, reason)| self.error(field, &reason))?;
+        case.limits().map_err(|(field, reason)| match case.script.uneven_hits(case.block_size) {
+            Some((line, uneven)) if uneven == reason => self.script_error(line, &reason),
+            _ => self.error(field, &reason),
+        })?;
         case.spec(0).map_err(|error| self.error("name", &error.to_string()))?;
         Ok(case)
     }
@@ -152,15 +155,19 @@ impl Reader<'_> {
     fn script(&self) -> Result<Script, CatalogueError> {
         let source = self.need("script", text)?;
         parse_script(&source).map_err(|error| {
-            let mut located =
-                self.error("script", &format!("at `{}`: expected {}", error.word, error.expected));
-            let quoted = self.table.get("script").map_or("", |value| &self.document.text[value.span()]);
-            // TOML drops a line break right after the opening quotes.
-            let opening = quoted.trim_start_matches(['"', '\'']);
-            let dropped = usize::from(opening.starts_with('\n') || opening.starts_with("\r\n"));
-            located.line += dropped + error.line - 1;
-            located
+            self.script_error(error.line, &format!("at `{}`: expected {}", error.word, error.expected))
         })
+    }
+
+    /// An error at a line of the script, counted from 1.
+    fn script_error(&self, line: usize, reason: &str) -> CatalogueError {
+        let mut located = self.error("script", reason);
+        let quoted = self.table.get("script").map_or("", |value| &self.document.text[value.span()]);
+        // TOML drops a line break right after the opening quotes.
+        let opening = quoted.trim_start_matches(['"', '\'']);
+        let dropped = usize::from(opening.starts_with('\n') || opening.starts_with("\r\n"));
+        located.line += dropped + line - 1;
+        located
     }
 }
 

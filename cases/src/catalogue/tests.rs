@@ -131,6 +131,18 @@ fn refusals_name_file_line_case_and_field() {
         (GOOD.replace("hk = 2\n", ""), 1, "hk", "missing"),
         (GOOD.replace("d = 64", "d = 30"), 6, "d", "multiple of 4"),
         (GOOD.replace("prefill A 5", "prefil A 5"), 8, "script", "at `prefil`: expected one of"),
+        (
+            GOOD.replace("prefill A 5", "prefill A 5 hits=no"),
+            8,
+            "script",
+            "at `hits=no`: expected hits=N with a whole number",
+        ),
+        (
+            GOOD.replace("check A\n", "prefill B A:40 hits=20\ncheck A\n"),
+            9,
+            "script",
+            "hits=20 must be a multiple of block (16)",
+        ),
         (GOOD.replace("check A\n", "check B\n"), 9, "script", "at `check B`: expected a live row"),
         (GOOD.replace("To be changed by the tests.", " "), 3, "why", "what the case is for"),
         (format!("{GOOD}\n{GOOD}"), 13, "name", "used already by the case at line 1"),

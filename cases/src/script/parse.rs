@@ -4,7 +4,7 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `prefill ROW PROMPT [salt=N]` | a new row; prompts below |
+//! | `prefill ROW PROMPT [salt=N] [hits=N]` | a new row; prompts and hits below |
 //! | `append ROW... N` | `N` decode steps; with several rows, in turn one token each |
 //! | `fork PARENT CHILD` | the child equals the parent so far |
 //! | `free ROW...` | the rows end, in this order |
@@ -15,8 +15,13 @@
 //! | `invariants` | check the invariants only |
 //!
 //! A prompt is a sum of pieces: `45` is 45 tokens of the row's own stream, `s:48` the first 48 tokens of
-//! stream `s`, `s:48+20` both one after the other. `0` alone is the empty prompt. The own stream of row `A`
-//! is the stream `A`, so that `prefill B A:64` repeats what `prefill A 64` had.
+//! stream `s`, `s:48+20` both one after the other, `[7,38]` two tokens with these ids. `0` alone is the empty
+//! prompt. The own stream of row `A` is the stream `A`, so that `prefill B A:64` repeats what `prefill A 64` had.
+//!
+//! `hits=48` says that exactly the first 48 tokens of the prompt must come from the prefix cache, in every
+//! layout: whole blocks that the row shares with others or takes out of the cache. Tokens copied out of one more
+//! block (hybrid) are not counted. `hits=0` says that no block of the prompt may be found. Without `hits` any
+//! number may.
 
 use super::{Builder, Script};
 use crate::case::{MAX_TOKENS, is_name_char};
@@ -73,13 +78,16 @@ pub fn parse_script(text: &str) -> Result<Script, ScriptError> {
 fn operation(builder: &mut Builder, verb: &str, rest: &[&str], code: &str) -> Result<(), Fault> {
     match verb {
         "prefill" => {
-            let (row, tokens, salt) = prompt_words(rest, code)?;
+            let Prompt { row, tokens, salt, hits } = prompt_words(rest, code)?;
             within_limit(builder, tokens.len(), code)?;
-            builder.prefill(row, tokens, salt).map_err(at(row))
+            builder.prefill(row, tokens, salt, hits).map_err(at(row))
         }
         "fail" => match rest.split_first() {
             Some((&"prefill", rest)) => {
-                let (row, tokens, salt) = prompt_words(rest, code)?;
+                let Prompt { row, tokens, salt, hits } = prompt_words(rest, code)?;
+                if hits.is_some() {
+                    return Err(fault(code, "no hits=N: a prefill that fails shares nothing"));
+                }
                 builder.fail_prefill(row, tokens, salt).map_err(at(row))
             }
             other => Err(fault(other.map_or(code, |(word, _)| word), "`prefill` after `fail`")),
@@ -156,17 +164,32 @@ fn check(builder: &mut Builder, rest: &[&str], code: &str) -> Result<(), Fault> 
     builder.check(&rows, q_len).map_err(at(code))
 }
 
-/// Row, tokens and salt of `ROW PROMPT [salt=N]`.
-fn prompt_words<'w>(rest: &[&'w str], code: &str) -> Result<(&'w str, Vec<u64>, u64), Fault> {
-    let (row, prompt, salt) = match rest {
-        [row, prompt] => (row, prompt, 0),
-        [row, prompt, option] => {
-            let value = option.strip_prefix("salt=").ok_or_else(|| fault(option, "salt=N"))?;
-            (row, prompt, value.parse().map_err(|_| fault(option, "salt=N with a whole number N"))?)
-        }
-        _ => return Err(fault(code, "prefill ROW PROMPT [salt=N]")),
+/// What follows `prefill`.
+struct Prompt<'w> {
+    row: &'w str,
+    tokens: Vec<u64>,
+    salt: u64,
+    hits: Option<u32>,
+}
+
+/// Reads `ROW PROMPT [salt=N] [hits=N]`.
+fn prompt_words<'w>(rest: &[&'w str], code: &str) -> Result<Prompt<'w>, Fault> {
+    let [row, prompt, options @ ..] = rest else {
+        return Err(fault(code, "prefill ROW PROMPT [salt=N] [hits=N]"));
     };
-    Ok((name(row)?, prompt_tokens(row, prompt)?, salt))
+    let (mut salt, mut hits) = (None, None);
+    for option in options {
+        match option.split_once('=') {
+            Some(("salt", n)) if salt.is_none() => {
+                salt = Some(n.parse().map_err(|_| fault(option, "salt=N with a whole number N"))?);
+            }
+            Some(("hits", n)) if hits.is_none() => {
+                hits = Some(n.parse().map_err(|_| fault(option, "hits=N with a whole number N of tokens"))?);
+            }
+            _ => return Err(fault(option, "salt=N or hits=N, each once at most")),
+        }
+    }
+    Ok(Prompt { row: name(row)?, tokens: prompt_tokens(row, prompt)?, salt: salt.unwrap_or(0), hits })
 }
 
 fn prompt_tokens(row: &str, prompt: &str) -> Result<Vec<u64>, Fault> {
@@ -175,12 +198,20 @@ fn prompt_tokens(row: &str, prompt: &str) -> Result<Vec<u64>, Fault> {
     }
     let mut tokens = Vec::new();
     for piece in prompt.split('+') {
+        if let Some(list) = piece.strip_prefix('[') {
+            let ids = list.strip_suffix(']').map(|ids| ids.split(',').map(str::parse).collect());
+            let ids: Result<Vec<u64>, _> = ids.ok_or_else(|| fault(piece, "`]` after the token ids"))?;
+            tokens.extend(ids.map_err(|_| fault(piece, "token ids, whole numbers joined by `,`"))?);
+            continue;
+        }
         let (stream, count) = match piece.split_once(':') {
             Some((stream, count)) => (name(stream)?, count),
             None => (row, piece),
         };
         let count = positive(count).map_err(|_| {
-            fault(piece, "a number of tokens above 0, or STREAM:N, joined by `+` (`0` alone: empty)")
+            let pieces =
+                "a number of tokens above 0, STREAM:N or [ID,ID...], joined by `+` (`0` alone: empty)";
+            fault(piece, pieces)
         })?;
         if tokens.len() + count as usize > MAX_TOKENS {
             return Err(fault(piece, "at most 2^20 tokens"));

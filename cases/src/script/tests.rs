@@ -37,12 +37,12 @@ fn every_verb() {
     let a = hash::stream_tokens("A", 3);
     let s = hash::stream_tokens("s", 2);
     let b = hash::stream_tokens("B", 1);
-    assert_eq!(script.ops[0], Op::Prefill { row: "A".into(), tokens: a.clone(), salt: 0 });
+    assert_eq!(script.ops[0], Op::Prefill { row: "A".into(), tokens: a.clone(), salt: 0, hits: None });
     assert_eq!(
         script.ops[1],
-        Op::Prefill { row: "B".into(), tokens: vec![a[0], a[1], s[0], s[1], b[0]], salt: 7 }
+        Op::Prefill { row: "B".into(), tokens: vec![a[0], a[1], s[0], s[1], b[0]], salt: 7, hits: None }
     );
-    assert_eq!(script.ops[2], Op::Prefill { row: "Z".into(), tokens: vec![], salt: 0 });
+    assert_eq!(script.ops[2], Op::Prefill { row: "Z".into(), tokens: vec![], salt: 0, hits: None });
     let generated = |row: &str, range: std::ops::Range<usize>| -> Vec<u64> {
         range.map(|position| hash::generated_token(row, position)).collect()
     };
@@ -66,6 +66,17 @@ fn every_verb() {
 }
 
 #[test]
+fn token_ids_and_expected_hits() {
+    let script = ops("prefill A [7,38]+s:2+[9]\nprefill B [7] hits=0 salt=3\nprefill C A:40 hits=32\ncheck");
+    let s = hash::stream_tokens("s", 2);
+    let prefill =
+        |row: &str, tokens: Vec<u64>, salt, hits| Op::Prefill { row: row.into(), tokens, salt, hits };
+    assert_eq!(script[0], prefill("A", vec![7, 38, s[0], s[1], 9], 0, None));
+    assert_eq!(script[1], prefill("B", vec![7], 3, Some(0)));
+    assert_eq!(script[2], prefill("C", hash::stream_tokens("A", 40), 0, Some(32)));
+}
+
+#[test]
 fn forks_diverge_and_a_freed_name_may_come_back() {
     let script = ops("prefill A 20\nfork A B\nappend A 1\nappend B 1\nfree A\nprefill A 20\ncheck");
     let (Op::Append { tokens: a, .. }, Op::Append { tokens: b, .. }) = (&script[2], &script[3]) else {
@@ -83,7 +94,18 @@ fn faults_name_line_word_and_expectation() {
         ("prefill A 3+\ncheck", 1, "", "a number of tokens above 0"),
         ("prefill A s:0\ncheck", 1, "s:0", "a number of tokens above 0"),
         ("prefill A 3 salt=x\ncheck", 1, "salt=x", "whole number"),
-        ("prefill A 3 q=2\ncheck", 1, "q=2", "salt=N"),
+        ("prefill A 3 q=2\ncheck", 1, "q=2", "salt=N or hits=N"),
+        ("prefill A 3 salt=1 salt=1\ncheck", 1, "salt=1", "each once at most"),
+        ("prefill A 3 hits=x\ncheck", 1, "hits=x", "whole number"),
+        ("prefill A 3 hits=-16\ncheck", 1, "hits=-16", "whole number"),
+        ("prefill A 3 hits\ncheck", 1, "hits", "hits=N"),
+        ("prefill A 3 hits=0 hits=0\ncheck", 1, "hits=0", "each once at most"),
+        ("prefill A 16\nprefill B A:16 hits=16\ncheck", 2, "B", "less than the prompt's 16 tokens"),
+        ("prefill A 3\nfail prefill B 400 hits=16\ncheck", 2, "fail prefill B 400 hits=16", "no hits=N"),
+        ("prefill A [1,2\ncheck", 1, "[1,2", "`]` after the token ids"),
+        ("prefill A [1,x]\ncheck", 1, "[1,x]", "token ids"),
+        ("prefill A []\ncheck", 1, "[]", "token ids"),
+        ("prefill A [-1]+4\ncheck", 1, "[-1]", "token ids"),
         ("prefill 7 3\ncheck", 1, "7", "a name"),
         ("prefill A 2000000\ncheck", 1, "2000000", "2^20"),
         ("\n\nprefill A 3\nprefill A 4\ncheck", 4, "A", "`A` is live"),
