@@ -72,7 +72,12 @@ fn select(args: &Selection, whole: Tier) -> Result<crate::select::Selection, Fai
         (None, None, Some(name)) => Source::Tier(select::tier(name).or_exit(Exit::Usage)?),
         (None, None, None) => Source::Tier(default_tier),
     };
-    select::select(&source, &filters, &args.layout).or_exit(Exit::Usage)
+    let found = select::select(&source, &filters, &args.layout).or_exit(Exit::Usage)?;
+    if found.cases.is_empty() && matches!(source, Source::Tier(_)) && args.tier.is_none() {
+        // a name that only the long cases have
+        return select::select(&Source::Tier(Tier::Full), &filters, &args.layout).or_exit(Exit::Usage);
+    }
+    Ok(found)
 }
 
 /// Prints to standard output; a reader that hung up is no error.

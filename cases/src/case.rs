@@ -282,6 +282,14 @@ impl Case {
                     || (self.k_scale != Granularity::None && self.v_scale != Granularity::None),
                 "int8 needs scales for K and V",
             ),
+            (
+                "scales",
+                !matches!(self.kv, Elem::F32 | Elem::Bf16)
+                    || [self.k_scale, self.v_scale]
+                        .iter()
+                        .all(|scale| !matches!(scale, Granularity::Block | Granularity::Token)),
+                "scales per block or token fill the range of the format: those of f32 and bf16 leave no room for q . k",
+            ),
             ("fill", refusal.is_none(), refusal.unwrap_or_default()),
             ("script", self.script.token_count() <= MAX_TOKENS, "more than 2^20 tokens"),
             (

@@ -6,6 +6,7 @@
 mod bad_input;
 mod common;
 mod judging;
+mod probes;
 mod reports;
 mod run;
 mod selftest;

@@ -287,7 +287,13 @@ fn the_extra_family_passes_on_both_kernels() {
         assert!(row["budget_used"].as_f64().is_some_and(|used| used < 1.0), "{row}");
     }
     let all = run(&["list", "--tier", "fast", "--ids"]).out;
-    assert_eq!(all.lines().count(), PAIRS + wgsl.len(), "tier fast is the thirty and the extra family");
+    let probes = all.lines().filter(|id| id.starts_with("probe:")).count();
+    assert!(probes > 100, "{probes} pairs of probes");
+    assert_eq!(
+        all.lines().count(),
+        PAIRS + wgsl.len() + probes,
+        "the thirty, the extra family, short probes"
+    );
     for what in
         ["kv=f16", "kv=bf16", "kv=e5m2", "kv=e4m3fnuz", "kv=e5m2fnuz", "kv=int8", "softcap=", "sinks=", "dv="]
     {

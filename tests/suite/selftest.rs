@@ -181,7 +181,7 @@ fn an_empty_test_is_no_pass() {
 
 #[test]
 fn a_filtered_test_needs_no_reach_but_counts_survivors() {
-    let ran = run(&["selftest", "head-dim-80", "--fault", "alibi-ignored", "--fault", "head-dim-32"]);
+    let ran = run(&["selftest", "head-dim-80", "--fault", "alibi-sign", "--fault", "head-dim-32"]);
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.headline().contains("1 of 2 faults caught") && ran.headline().contains("reached by no case"));
     let survivor = run(&["selftest", "mqa-16x1", "--fault", "head-shift"]);
