@@ -14,6 +14,8 @@ use attnproof_layouts::kind::LayoutKind;
 pub enum Source {
     /// The catalogue.
     Tier(Tier),
+    /// These.
+    Cases(Vec<Case>),
     /// A file in the catalogue's form.
     File(PathBuf),
     /// The first requests of a trace.
@@ -111,6 +113,7 @@ pub fn select(source: &Source, filters: &[String], layouts: &[String]) -> Result
 fn load(source: &Source) -> Result<(Vec<Case>, Option<TraceSummary>), SelectError> {
     Ok(match source {
         Source::Tier(tier) => (tier.cases(), None),
+        Source::Cases(cases) => (cases.clone(), None),
         Source::File(file) => {
             (catalogue::from_toml(&read(file)?, &file.display().to_string(), Family::User)?, None)
         }

@@ -9,6 +9,7 @@ pub mod adapter;
 pub mod criteria;
 pub mod diagnosis;
 pub mod kernels;
+pub mod long;
 pub mod managers;
 mod tally;
 

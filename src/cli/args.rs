@@ -112,8 +112,8 @@ pub(super) struct ExplainArgs {
 pub(super) struct SelftestArgs {
     #[command(flatten)]
     pub(super) selection: Selection,
-    /// Probes and random data of more than a thousand keys, up to 65,536, in place of the short cases; one layout
-    /// (packed-block-table) unless --layout says otherwise, wrong kernels only
+    /// Probes of 65,536 keys in place of the short cases, and those faults that must be caught at any length: single keys,
+    /// blocks, heads, scales, softcaps, rescales. One layout (packed-block-table) unless --layout says otherwise
     #[arg(long, conflicts_with_all = ["tier", "cases", "trace"])]
     pub(super) long: bool,
     /// Faults to plant: names or parts of names, '*' and '?' are wildcards; may be given more than once [default: all]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use attnproof_cases::tiers::{FAST_KEYS, Tier};
+use attnproof_cases::tiers::Tier;
 use attnproof_layouts::fault::{self as manager_faults, ManagerFault};
 use attnproof_layouts::kind::LayoutKind;
 use attnproof_oracle::Model;
@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, OrExit as _};
 use crate::kernel::Wgsl;
 use crate::selftest::adapter::on_adapter;
 use crate::selftest::diagnosis::{accuracy, diagnoses};
-use crate::selftest::{Plan, on_twin};
+use crate::selftest::{Plan, long, on_twin};
 
 use crate::select::{Selection, Source, select as take};
 
@@ -27,7 +27,7 @@ use super::select;
 
 /// Plants faults and says which are caught.
 pub(super) fn selftest(args: &SelftestArgs) -> Result<Exit, Failure> {
-    let selection = if args.long { long(args)? } else { select(&args.selection, Tier::Fast)? };
+    let selection = if args.long { longest(args)? } else { select(&args.selection, Tier::Fast)? };
     let files: Vec<&Path> = [&args.json, &args.html].into_iter().flatten().map(AsRef::as_ref).collect();
     check_outputs(&files).or_exit(Exit::Usage)?;
     let library = kernel_faults::library();
@@ -69,30 +69,30 @@ pub(super) fn selftest(args: &SelftestArgs) -> Result<Exit, Failure> {
 }
 
 fn wanted(args: &SelftestArgs, id: &str) -> bool {
+    if args.fault.is_empty() && args.long {
+        return long::FAULTS.contains(&id);
+    }
     args.fault.is_empty() || args.fault.iter().any(|name| WildMatch::new(&format!("*{name}*")).matches(id))
 }
 
-/// The cases of more keys than the fast tier has.
-fn long(args: &SelftestArgs) -> Result<Selection, Failure> {
+/// The longest cases, in one layout unless others are named.
+fn longest(args: &SelftestArgs) -> Result<Selection, Failure> {
     let mut layouts = args.selection.layout.clone();
     if layouts.is_empty() {
         layouts.push(LayoutKind::PackedBlockTable.name().to_owned());
     }
     let filters: Vec<_> = args.selection.only.iter().chain(&args.selection.filter).cloned().collect();
-    let mut selection = take(&Source::Tier(Tier::Full), &filters, &layouts).or_exit(Exit::Usage)?;
-    selection.cases.retain(|(case, _)| case.script.longest_row() > FAST_KEYS);
-    Ok(selection)
+    take(&Source::Cases(long::cases()), &filters, &layouts).or_exit(Exit::Usage)
 }
 
 /// Whether nothing was left out that could reach a fault.
 fn is_whole(args: &SelftestArgs) -> bool {
     let selection = &args.selection;
-    !args.long
-        && selection.only.is_empty()
+    selection.only.is_empty()
         && selection.filter.is_empty()
         && selection.cases.is_none()
         && selection.trace.is_none()
-        && (selection.layout.is_empty() || selection.layout.len() == LayoutKind::ALL.len())
+        && (args.long || selection.layout.is_empty() || selection.layout.len() == LayoutKind::ALL.len())
 }
 
 fn open(name: &str) -> Result<Wgsl, Failure> {

@@ -91,27 +91,31 @@ fn values(bits: &[u32]) -> Vec<f64> {
     bits.iter().map(|&bits| f64::from(f32::from_bits(bits))).collect()
 }
 
-/// What the decoders of the probes find, in words.
+/// What the decoders of the probes find, in words: each finding once a row, with the query tokens and heads that show it.
 fn read_back(case: &Case, rows: &[CheckRow], seed: u64, outputs: &Outputs) -> Option<String> {
     let (heads, dv) = (case.shape.q_heads, case.shape.dv);
     let (o, lse) = (values(outputs.o()), values(outputs.lse()));
-    let mut found = Vec::new();
+    let mut found: Vec<(String, usize, usize)> = Vec::new();
     let mut first = 0;
     for row in rows {
         let q_rows = first * heads..(first + row.q_len) * heads;
         let of_row = &o[q_rows.start * dv..q_rows.end * dv];
-        for finding in probe::decode(case, row, seed, of_row, &lse[q_rows]) {
-            found.push(format!(
-                "row {}, query token {}, head {}: {}",
-                row.name, finding.token, finding.head, finding.says
-            ));
+        for finding in probe::decode(case, row, seed, of_row, &lse[q_rows.clone()]) {
+            let says = format!("row {}: {}", row.name, finding.says);
+            match found.iter_mut().find(|(known, ..)| *known == says) {
+                Some((_, times, _)) => *times += 1,
+                None => found.push((says, 1, q_rows.len())),
+            }
         }
         first += row.q_len;
     }
+    let told = |(says, times, of): &(String, usize, usize)| {
+        if *of == 1 { says.clone() } else { format!("{says} ({times} of {of} query tokens x heads)") }
+    };
     let more = found.len().saturating_sub(TOLD);
-    found.truncate(TOLD);
     let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!found.is_empty()).then(|| format!("the probe reads back: {}{tail}", found.join("; ")))
+    let lines: Vec<String> = found.iter().take(TOLD).map(told).collect();
+    (!found.is_empty()).then(|| format!("the probe reads back: {}{tail}", lines.join("; ")))
 }
 
 fn random(
