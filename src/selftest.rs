@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use attnproof_cases::case::Case;
+use attnproof_cases::case::{Case, Family};
 use attnproof_cases::fill::SUITE;
 use attnproof_layouts::fault::ManagerFault;
 use attnproof_layouts::kind::LayoutKind;
@@ -127,7 +127,10 @@ fn one_case(
     let plain = criteria::of_case(&prepared, plan.seed)?;
     for &layout in layouts {
         let right = kernels::judge(&prepared, layout, plan, index, &plain, &mut tally);
-        managers::judge(&prepared, layout, plan, index, &right, &mut tally);
+        // the script of a probe is a prompt or two: nothing there for a manager to get wrong that the other cases have not
+        if case.family != Family::Probe {
+            managers::judge(&prepared, layout, plan, index, &right, &mut tally);
+        }
         progress(&case.name);
     }
     Ok(tally)
