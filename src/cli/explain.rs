@@ -9,7 +9,7 @@ use attnproof_cases::script::Op;
 use attnproof_cases::tiers::Tier;
 use attnproof_layouts::kind::LayoutKind;
 use attnproof_oracle::{Causal, Granularity, Model};
-use attnproof_report::kill::{Fate, KillMatrix};
+use attnproof_report::kill::{Fate, FaultRow, KillMatrix};
 use attnproof_report::text::wrap;
 use attnproof_shaders::fault as kernel_faults;
 
@@ -124,14 +124,18 @@ fn scripted(case: &Case) -> String {
             Op::Prefill { row, tokens, salt, hits: None } | Op::Resume { row, tokens, salt } => {
                 prefilled(row, tokens, *salt)
             }
-            Op::Append { row, tokens } => format!("append {} tokens to {row}, one by one", tokens.len()),
+            Op::Append { row, tokens } => {
+                format!("append {} to {row}, one by one", counted(tokens.len(), "token"))
+            }
             Op::Fork { parent, child } => format!("fork {child} from {parent}"),
             Op::Free { rows } => format!("free {}", rows.join(", ")),
             Op::Preempt { row } => format!("preempt {row}"),
             Op::Pressure { blocks } => format!("another tenant overwrites {blocks} blocks"),
             Op::ExpectFail(_) => "an operation that must be refused and leave nothing behind".to_owned(),
             Op::Invariants => "check the manager's invariants".to_owned(),
-            Op::Check { rows, q_len } => format!("check {} with {q_len} query tokens", rows.join(", ")),
+            Op::Check { rows, q_len } => {
+                format!("check {}, {} each", rows.join(", "), counted(*q_len as usize, "query token"))
+            }
         };
         let _ = writeln!(text, "  {line}");
     }
@@ -140,7 +144,7 @@ fn scripted(case: &Case) -> String {
 
 fn prefilled(row: &str, tokens: &[u64], salt: u64) -> String {
     let salted = if salt == 0 { String::new() } else { format!(", salt {salt}") };
-    format!("prefill {row}: {} tokens{salted}", tokens.len())
+    format!("prefill {row}: {}{salted}", counted(tokens.len(), "token"))
 }
 
 fn asked(checks: &[Check]) -> String {
@@ -190,19 +194,30 @@ fn widest(prepared: &Prepared<'_>) -> String {
 }
 
 fn kills(matrix: &KillMatrix) -> String {
-    let reached = matrix.faults.iter().filter(|f| !f.cells.is_empty() && f.equivalent.is_none()).count();
+    let of_kernels = |fault: &&FaultRow| fault.site == "kernel";
+    let reached =
+        matrix.faults.iter().filter(of_kernels).filter(|f| !f.cells.is_empty() && f.equivalent.is_none());
     let killed: Vec<_> = matrix.of(Fate::Killed).collect();
-    let mut text =
-        format!("catches {} of the {reached} faults it reaches (CPU twin, every layout):\n", killed.len());
+    let kernels = killed.iter().copied().filter(|fault| of_kernels(&fault)).count();
+    let mut text = format!(
+        "catches {kernels} of the {} wrong kernels it reaches and {} wrong KV managers (CPU twin, every layout):\n",
+        reached.count(),
+        killed.len() - kernels
+    );
     let mut kinds: Vec<&str> = killed.iter().map(|fault| fault.kind.as_str()).collect();
     kinds.dedup();
     for kind in kinds {
         let ids: Vec<_> = killed.iter().filter(|f| f.kind == kind).map(|f| f.id.as_str()).collect();
         let _ = writeln!(text, "  {kind}: {}", ids.join(", "));
     }
-    let missed: Vec<_> = matrix.of(Fate::Survived).map(|f| f.id.as_str()).collect();
+    let missed: Vec<_> = matrix.of(Fate::Survived).filter(of_kernels).map(|f| f.id.as_str()).collect();
     if !missed.is_empty() {
-        let _ = writeln!(text, "reaches and does not catch: {}", missed.join(", "));
+        let _ = writeln!(text, "wrong kernels it reaches and does not catch: {}", missed.join(", "));
     }
     text
+}
+
+/// A number with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

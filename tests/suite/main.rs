@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod common;
+mod explain;
 mod judging;
 mod probes;
 mod reports;
