@@ -198,7 +198,7 @@ fn kills(matrix: &KillMatrix) -> String {
     let reached =
         matrix.faults.iter().filter(of_kernels).filter(|f| !f.cells.is_empty() && f.equivalent.is_none());
     let killed: Vec<_> = matrix.of(Fate::Killed).collect();
-    let kernels = killed.iter().copied().filter(|fault| of_kernels(&fault)).count();
+    let kernels = killed.iter().copied().filter(|fault| of_kernels(fault)).count();
     let mut text = format!(
         "catches {kernels} of the {} wrong kernels it reaches and {} wrong KV managers (CPU twin, every layout):\n",
         reached.count(),

@@ -180,11 +180,10 @@ fn posed(kind: FillKind, elem: Elem, scale: Granularity) -> Case {
 
 /// Whether a case may store this format under scales of this granularity.
 fn takes(elem: Elem, scale: Granularity) -> bool {
-    match (elem, scale) {
-        (Elem::Int8, Granularity::None) => false,
-        (Elem::F32 | Elem::Bf16, Granularity::Block | Granularity::Token) => false,
-        _ => true,
-    }
+    !matches!(
+        (elem, scale),
+        (Elem::Int8, Granularity::None) | (Elem::F32 | Elem::Bf16, Granularity::Block | Granularity::Token)
+    )
 }
 
 #[test]
