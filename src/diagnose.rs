@@ -6,6 +6,8 @@ mod xray;
 
 use attnproof_cases::case::CaseError;
 use attnproof_layouts::kind::LayoutKind;
+use attnproof_layouts::launch::Schedule;
+use attnproof_layouts::tables::Piece;
 use attnproof_oracle::fault::{Fit, ids, rank};
 use attnproof_oracle::{Model, OracleError, bounds};
 use attnproof_report::model::{Diagnosis, Guess, Num};
@@ -25,10 +27,10 @@ pub struct Failed {
     pub check: usize,
     /// What the kernel wrote.
     pub outputs: Outputs,
-    /// Keys per split of the schedule.
-    pub split_tokens: u32,
-    /// Splits of the schedule.
-    pub splits: u32,
+    /// How the work was split.
+    pub schedule: Schedule,
+    /// Where each row of the batch is read with a break.
+    pub pieces: Vec<Vec<Piece>>,
     /// The element that is farthest off: query token of the batch and query head.
     pub worst: (usize, usize),
 }

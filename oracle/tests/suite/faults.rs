@@ -151,11 +151,12 @@ proptest! {
         let spec = &sequence.spec;
         let row = SceneRow {
             q: sequence.q.view(), k: sequence.k.view(), v: sequence.v.view(),
-            k_codes: None, v_codes: None, k_scales: None, v_scales: None,
+            k_codes: None, v_codes: None, k_scales: None, v_scales: None, pieces: Vec::new(),
         };
         let scene = Scene {
             spec, rows: vec![row.clone(), row], elem: Elem::F32, block_size: 4, tile, split_tokens: split,
-            splits: 41_usize.div_ceil(split), k_granularity: Granularity::None, v_granularity: Granularity::None,
+            splits: 41_usize.div_ceil(split),
+            pairs_per_workgroup: 3, heads_per_workgroup: 1, whole_blocks: false, k_granularity: Granularity::None, v_granularity: Granularity::None,
         };
         let right = attention(spec, &Row { mask: None, ..sequence.row() }).expect("fits");
         // Two equal rows: to read the keys of the next one is no fault.
