@@ -1,6 +1,7 @@
 //! What a failure looks like: the oracle is asked again under every hypothesis of its fault library, and the kernel again
 //! with one-hot values that read back which keys it attended to and with what weight.
 
+mod again;
 mod evidence;
 mod xray;
 
@@ -15,6 +16,7 @@ use attnproof_shaders::results::Outputs;
 
 use crate::kernel::Kernel;
 use crate::runner::prepare::Prepared;
+use again::Again;
 use evidence::Evidence;
 
 /// Up to this multiple of the bound a hypothesis explains the outputs.
@@ -60,8 +62,10 @@ pub fn diagnose(
     let fits = fits(prepared, seed, failed, &kernel.model())?;
     let guess = |fit: &Fit| Guess { id: fit.id.clone(), says: fit.says.clone(), used: Num(fit.used) };
     let explained = fits.first().is_some_and(|best| best.used <= FITS);
-    let seen = if explained { Vec::new() } else { xray::picture(prepared, layout, seed, failed, kernel)? };
-    Ok(Diagnosis { explained, best: fits.first().map(guess), next: fits.get(1).map(guess), seen })
+    let mut again = Again { prepared, layout, seed, failed, kernel };
+    let unwritten = again.reads_unwritten();
+    let seen = if explained { Vec::new() } else { xray::picture(&mut again, unwritten)? };
+    Ok(Diagnosis { unwritten, explained, best: fits.first().map(guess), next: fits.get(1).map(guess), seen })
 }
 
 /// Names of the hypotheses that the library has for the failing check.

@@ -10,6 +10,7 @@
 
 mod eval;
 mod judge;
+mod known;
 mod library;
 mod parts;
 mod predicted;
@@ -23,7 +24,7 @@ pub use rank::{Fit, rank};
 use ndarray::{ArrayView2, ArrayView3, s};
 
 use crate::{elem::Elem, reference::Answer, scale::Granularity, spec::Spec};
-use eval::Known;
+use known::Known;
 use predicted::Predicted;
 use tweaks::{NanPart, Tweaks};
 use visits::RowRules;
@@ -202,7 +203,7 @@ impl<'a, 's> Stage<'a, 's> {
                 others.map(|other| scene.shared_prefix(row, other)).filter(|&keys| keys > 0).collect();
             (shared.iter().copied().max().unwrap_or(0), shared.iter().copied().min().unwrap_or(0))
         };
-        Stage { scene, known: eval::known(scene), prefixes: rows.clone().map(prefix).collect() }
+        Stage { scene, known: known::known(scene), prefixes: rows.clone().map(prefix).collect() }
     }
 
     fn rules<'b>(&'b self, tweaks: &'b Tweaks, row: usize) -> RowRules<'b, 's> {

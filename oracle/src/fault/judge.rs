@@ -38,7 +38,8 @@ pub(super) struct Want<'a> {
 /// Whether two predictions differ at all, beyond the rounding of f64.
 pub(super) fn changed(right: &Predictions, other: &Predictions) -> bool {
     let differs = |(a, b): (&f64, &f64)| {
-        let close = (a - b).abs() <= 1e-11 * (a.abs() + b.abs()) + 1e-13;
+        let finite = a.is_finite() && b.is_finite();
+        let close = finite && (a - b).abs() <= 1e-11 * (a.abs() + b.abs()) + 1e-13;
         !(close || a == b || a.is_nan() && b.is_nan())
     };
     right.iter().zip(other).any(|(right, other)| match (right, other) {
@@ -99,14 +100,14 @@ impl<'a> Judge<'a> {
             guaranteed.map(move |((i, h), _)| {
                 let got = (got.o.slice(s![i, h, ..]), got.lse[[i, h]]);
                 let (o, lse) = (want.answer.o.slice(s![i, h, ..]), want.answer.lse[[i, h]]);
-                let noise = want.noise[[i, h]].within(self.departure(row, (i, h), o, lse));
+                let noise = want.noise[[i, h]].within(self.departure(row, (i, h), &o, lse));
                 (row, (i, h), got, Want { o, lse, noise })
             })
         })
     }
 
     /// How far a prediction is from the right answer: the outputs at most, and the LSE.
-    fn departure(&self, row: usize, (i, h): (usize, usize), o: ArrayView1<'_, f64>, lse: f64) -> (f64, f64) {
+    fn departure(&self, row: usize, (i, h): (usize, usize), o: &ArrayView1<'_, f64>, lse: f64) -> (f64, f64) {
         let Some(right) = &self.right[row] else { return (0.0, 0.0) };
         let finite = |x: f64| if x.is_finite() { x.abs() } else { 0.0 };
         let apart = o.iter().zip(right.answer.o.slice(s![i, h, ..])).map(|(a, b)| finite(a - b));

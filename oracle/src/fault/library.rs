@@ -4,8 +4,8 @@
 use super::{
     Hypothesis, Scene,
     tweaks::{
-        Cap, Coarse, Decode, Dims, Distance, Edit, Head, Left, Limit, Loaded, Lse, Masked, Merge, Normalise,
-        Position, Prefix, Rescale, ScaleRule, Scaling, Sink, Slope, Table, Tweaks, Unit, Where,
+        Cap, Coarse, Decode, Dims, Distance, Edit, Empty, Head, Left, Limit, Loaded, Lse, Masked, Merge,
+        Normalise, Position, Prefix, Rescale, ScaleRule, Scaling, Sink, Slope, Table, Tweaks, Unit, Where,
     },
 };
 use crate::{
@@ -45,6 +45,7 @@ pub(super) fn named(scene: &Scene<'_>) -> Vec<Hypothesis> {
         (scene.splits > 1 || several_parts || profile.sinks.is_some(), merge),
         (several_parts, shared_parts),
         (true, log_sum_exp),
+        (true, empty),
         (true, arithmetic),
     ];
     let mut list: Vec<Hypothesis> =
@@ -325,7 +326,7 @@ fn shared_parts() -> Vec<Hypothesis> {
     let unscaled = ScaleRule::IgnoredInPrefix(Prefix::Parts);
     vec![
         h("prefix-part-dropped", "the shared prefix is left out", |t| {
-            t.edit = Edit::DropPrefix(Prefix::Parts)
+            t.edit = Edit::DropPrefix(Prefix::Parts);
         }),
         h("kvscale-missing-in-prefix", "scales are ignored in the shared prefix", |t| {
             (t.k_scale, t.v_scale) = (unscaled, unscaled);
@@ -347,6 +348,15 @@ fn log_sum_exp() -> Vec<Hypothesis> {
         h("merge-without-max", "parts are merged by exp(LSE), which overflows", |t| {
             t.merge = Merge::WithoutMax;
         }),
+    ]
+}
+
+fn empty() -> Vec<Hypothesis> {
+    let empty = |id: &str, says: &str, rule: Empty| h(id, says, |t| t.empty = rule);
+    vec![
+        empty("empty-row-nan", "the output of a row without keys is NaN", Empty::Nan),
+        empty("empty-row-plus-inf", "the LSE of a row without keys is +inf", Empty::PlusInf),
+        empty("empty-row-zero-lse", "the LSE of a row without keys is 0", Empty::ZeroLse),
     ]
 }
 

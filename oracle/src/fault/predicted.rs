@@ -2,6 +2,7 @@
 
 use ndarray::{Array1, Array2, s};
 
+use super::tweaks::Empty;
 use crate::{reference::Answer, spec::Spec};
 
 /// The roundoff of f32.
@@ -69,5 +70,15 @@ impl Predicted {
         self.answer.o.slice_mut(s![i, h, ..]).assign(&o);
         self.answer.lse[[i, h]] = lse;
         self.noise[[i, h]] = noise.finite();
+    }
+
+    /// Takes what a kernel writes for a query token and head without keys.
+    pub(super) fn set_empty(&mut self, (i, h): (usize, usize), empty: Empty) {
+        match empty {
+            Empty::Declared => {}
+            Empty::Nan => self.answer.o.slice_mut(s![i, h, ..]).fill(f64::NAN),
+            Empty::PlusInf => self.answer.lse[[i, h]] = f64::INFINITY,
+            Empty::ZeroLse => self.answer.lse[[i, h]] = 0.0,
+        }
     }
 }

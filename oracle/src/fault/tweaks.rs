@@ -318,6 +318,19 @@ pub(super) enum Merge {
     EmptyCountsOne,
 }
 
+/// What is written where a query token sees no key and there is no sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Empty {
+    #[default]
+    Declared,
+    /// The output NaN.
+    Nan,
+    /// The LSE +inf.
+    PlusInf,
+    /// The LSE 0.
+    ZeroLse,
+}
+
 /// The LSE.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Lse {
@@ -389,6 +402,7 @@ pub(super) struct Tweaks {
     pub(super) normalise: Normalise,
     pub(super) table: Table,
     pub(super) nan_part: NanPart,
+    pub(super) empty: Empty,
 }
 
 impl Tweaks {

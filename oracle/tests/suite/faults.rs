@@ -34,7 +34,8 @@ const VOCABULARY: &str = "window-plus-one window-minus-one window-ignored window
     v-page-not-advanced masked-weight-small sentinel-1e4 empty-split-weight-one merge-no-weights merge-base2 \
     merge-drops-last merge-first-two merge-without-max lse-base2 lse-without-max lse-of-last-part split-gap \
     split-overlap prefix-part-dropped no-rescale-acc no-rescale-sum no-rescale f16-accumulator f16-dot \
-    f16-dot-unscaled-overflow p-bf16 max-frozen not-normalised one-head-of-one-row";
+    f16-dot-unscaled-overflow p-bf16 max-frozen not-normalised one-head-of-one-row \
+    empty-row-nan empty-row-plus-inf empty-row-zero-lse";
 
 /// Those that logical data cannot tell, with the reason.
 const UNTOLD: [(&str, &str); 4] = [
