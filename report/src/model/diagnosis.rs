@@ -92,30 +92,28 @@ impl Diagnosis {
 mod tests {
     use super::*;
 
-    fn guess(id: &str, used: f64) -> Option<Guess> {
-        Some(Guess { id: id.to_owned(), says: format!("what {id} does"), used: Num(used) })
+    fn guess(id: &str, used: f64) -> Guess {
+        Guess { id: id.to_owned(), says: format!("what {id} does"), used: Num(used) }
     }
 
     #[test]
     fn what_is_known_comes_in_words() {
-        let said = |best, next, explained, unwritten| {
+        let said = |best: Option<Guess>, next: Option<Guess>, explained, unwritten| {
             Diagnosis { unwritten, explained, best, next, seen: Vec::new() }.lines()
         };
-        let fits = said(guess("a", 0.0213), guess("b", 57.3), true, false);
-        assert_eq!(fits, ["looks like: what a does (a, 0.021x bound; next best 57x bound)"]);
-        let far = said(guess("a", 0.5), guess("b", 478_960.3), true, false);
-        assert_eq!(far, ["looks like: what a does (a, 0.5x bound; next best 4.8e5x bound)"]);
-        let alone = said(guess("a", 0.5), guess("b", f64::INFINITY), true, false);
-        assert_eq!(alone, ["looks like: what a does (a, 0.5x bound; no other comes near)"]);
-        let near = said(guess("a or b or c or d or e", 3.0), None, false, false);
-        let list = "what a or b or c or d or e does (a or b or 3 more, 3x bound)";
-        assert_eq!(near, [format!("no known fault fits; closest: {list}")]);
-        let many = Guess { says: "x, or y, or z".to_owned(), ..guess("a or b or c", 0.5).expect("a guess") };
-        let many = said(Some(many), None, true, false);
-        assert_eq!(many, ["looks like: x, or y (a or b or 1 more, 0.5x bound)"]);
+        let after = |used| said(Some(guess("a", 0.0213)), Some(guess("b", used)), true, false);
+        assert_eq!(after(57.3), ["looks like: what a does (a, 0.021x bound; next best 57x bound)"]);
+        assert_eq!(after(478_960.3), ["looks like: what a does (a, 0.021x bound; next best 4.8e5x bound)"]);
+        assert_eq!(after(f64::INFINITY), ["looks like: what a does (a, 0.021x bound; no other comes near)"]);
+        let several = Guess { says: "x, or y, or z".to_owned(), ..guess("a or b or c", 0.5) };
+        let several = said(Some(several), None, true, false);
+        assert_eq!(several, ["looks like: x, or y (a or b or 1 more, 0.5x bound)"]);
+        let near = said(Some(guess("a", 3.0)), None, false, false);
+        assert_eq!(near, ["no known fault fits; closest: what a does (a, 3x bound)"]);
         let none = ["no known fault fits, and none comes near"];
-        assert_eq!(said(guess("a", 3e9), None, false, false), none);
-        assert_eq!(said(guess("a", f64::NAN), None, false, false), none);
+        for far in [3e9, f64::INFINITY, f64::NAN] {
+            assert_eq!(said(Some(guess("a", far)), None, false, false), none);
+        }
         assert_eq!(said(None, None, false, false), none);
         let unwritten = said(None, None, false, true);
         assert!(unwritten.len() == 2 && unwritten[0].contains("slots never written"), "{unwritten:?}");

@@ -1,7 +1,7 @@
 //! Where kernels break a row's keys into pieces.
 
 use super::*;
-use crate::tables::{Piece, pieces};
+use crate::tables::pieces;
 
 fn of(kind: LayoutKind, tables: &Tables, row: usize) -> Vec<(u32, u32)> {
     pieces(kind, tables, row).iter().map(|piece| (piece.start, piece.part)).collect()
