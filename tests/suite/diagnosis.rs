@@ -66,6 +66,7 @@ fn wrong_kernels_are_described() {
         ("kvscale-logical", "int8-token-scale-fork", PackedBlockTable, false),
         ("alibi-physical", "alibi-shared-prefix-unequal-suffix", PackedBlockTable, false),
         ("masked-weight-small", "one-token-four-splits", ClassicPaged, true),
+        ("masked-weight-small", "int8-token-scale-fork", ClassicPaged, true),
         ("blocks-swapped", "ragged-batch-empty-row", ClassicPaged, true),
     ] {
         let diagnosis = diagnosis(id, name, layout);

@@ -51,6 +51,9 @@ pub(super) fn row_answer(rules: &RowRules<'_, '_>, known: &[Known]) -> Option<Pr
     Some(predicted)
 }
 
+/// Half of the smallest positive f32: rounded to 0.
+const LEAST_WEIGHT: f64 = f32::from_bits(1) as f64 / 2.0;
+
 /// `x` rounded to a format, overflowing to infinity.
 fn rounded(elem: Elem, x: f64) -> f64 {
     elem.decode(elem.encode(x, Saturate::Nonfinite))
@@ -158,7 +161,12 @@ impl<'a, 's> RowEval<'a, 's> {
             };
             // A maximum that does not follow lets a weight leave f32.
             let too_large = self.tweaks.rescale == Rescale::Frozen && weight > f64::from(f32::MAX);
-            let weight = if too_large { f64::INFINITY } else { weight };
+            // One that f32 cannot tell from 0 leaves out its key, whatever V is.
+            let weight = match weight {
+                _ if too_large => f64::INFINITY,
+                tiny if tiny <= LEAST_WEIGHT => 0.0,
+                weight => weight,
+            };
             let coarse = match self.tweaks.coarse {
                 Coarse::WeightsBf16 | Coarse::WeightsBf16InSum => rounded(Elem::Bf16, weight),
                 _ => weight,

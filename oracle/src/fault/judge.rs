@@ -14,6 +14,10 @@ const FLOOR: f64 = 1.0 / 1_048_576.0;
 /// where f32 is next to the middle of two values.
 const FEW: f64 = 1.0 / 16.0;
 
+/// A prediction no further from the right answer is that of an accepted kernel: what is left of the bound is more than
+/// kernels are seen to round away.
+const ACCEPTED: f64 = 0.75;
+
 /// One answer per row; `None` where it is not known.
 pub(super) type Answers = [Option<Answer>];
 
@@ -158,19 +162,23 @@ impl<'a> Judge<'a> {
         self.right[row].as_ref().map_or(0.0, |right| largest(&right.answer.o.slice(s![i, h, ..])))
     }
 
-    /// Whether a kernel with this outcome would be rejected. The right answer has no noise, since it does not depart
-    /// from itself: its bound says what is accepted.
+    /// Whether a kernel with this outcome would be rejected, or could be once it rounds. The right answer has no noise,
+    /// since it does not depart from itself: its bound says what is accepted.
     pub(super) fn rejects(&self, outcome: &Predictions) -> bool {
-        !self.same(self.right, outcome)
+        !self.within(self.right, outcome, ACCEPTED)
     }
 
     /// Whether two predictions cannot be told apart by what a kernel returns.
     pub(super) fn same(&self, a: &Predictions, b: &Predictions) -> bool {
+        self.within(a, b, 1.0)
+    }
+
+    fn within(&self, a: &Predictions, b: &Predictions, most: f64) -> bool {
         let rounded: Vec<Option<Answer>> =
             b.iter().map(|b| b.as_ref().map(|b| self.rounded(&b.answer))).collect();
         let known = |answers: &Predictions| answers.iter().map(Option::is_some).collect::<Vec<bool>>();
         let all_right = |answers: &Predictions| answers.iter().all(Option::is_some);
-        (all_right(a) || known(a) == known(b)) && self.used(&rounded, a, 1.0).is_none_or(|used| used <= 1.0)
+        (all_right(a) || known(a) == known(b)) && self.used(&rounded, a, most).is_none_or(|used| used <= most)
     }
 
     fn rounded(&self, answer: &Answer) -> Answer {
