@@ -63,7 +63,7 @@ pub fn diagnose(
     let guess = |fit: &Fit| Guess { id: fit.id.clone(), says: fit.says.clone(), used: Num(fit.used) };
     let explained = fits.first().is_some_and(|best| best.used <= FITS);
     let mut again = Again { prepared, layout, seed, failed, kernel };
-    let unwritten = again.reads_unwritten();
+    let unwritten = again.reads_unwritten() || !explained && xray::has_foreign_values(&mut again);
     let seen = if explained { Vec::new() } else { xray::picture(&mut again, unwritten)? };
     Ok(Diagnosis { unwritten, explained, best: fits.first().map(guess), next: fits.get(1).map(guess), seen })
 }

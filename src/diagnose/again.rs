@@ -50,7 +50,6 @@ impl Again<'_, '_, '_> {
     /// Whether the outputs change with what slots never written hold. A kernel that gives two answers on the same bytes
     /// says nothing about that.
     pub(super) fn reads_unwritten(&mut self) -> bool {
-        // one other poison is not enough: a negative code under a negative scale is the number it was
         let poisons = [&[Poison::A, Poison::A], self.kernel.poisons()].concat();
         let outputs = self.outputs(None, &poisons).unwrap_or_default();
         match outputs.as_slice() {

@@ -74,6 +74,13 @@ fn outputs(again: &mut Again<'_, '_, '_>, pass: usize) -> Option<Vec<f64>> {
     Some(outputs.o().iter().map(|&bits| f64::from(f32::from_bits(bits))).collect())
 }
 
+/// Whether some output is a number other than 0 although every V ever written is 0. That shows reads of slots never written
+/// where poisons do not: a negative code under a negative scale is the number that it is without the signs.
+pub(super) fn has_foreign_values(again: &mut Again<'_, '_, '_>) -> bool {
+    let o = outputs(again, NO_VALUES);
+    o.is_some_and(|o| o.iter().any(|o| o.is_finite() && o.abs() > NOTHING))
+}
+
 /// What slots never written add to the outputs of one head, if it is anything.
 fn told_foreign(foreign: &[f64]) -> Option<String> {
     let largest = foreign.iter().copied().find(|x| x.is_nan()).or_else(|| {
