@@ -1,11 +1,14 @@
 //! What a failure looks like: the oracle is asked again under every hypothesis of its fault library, and the kernel again
 //! with one-hot values that read back which keys it attended to and with what weight.
 
+mod again;
 mod evidence;
 mod xray;
 
 use attnproof_cases::case::CaseError;
 use attnproof_layouts::kind::LayoutKind;
+use attnproof_layouts::launch::Schedule;
+use attnproof_layouts::tables::Piece;
 use attnproof_oracle::fault::{Fit, ids, rank};
 use attnproof_oracle::{Model, OracleError, bounds};
 use attnproof_report::model::{Diagnosis, Guess, Num};
@@ -13,6 +16,7 @@ use attnproof_shaders::results::Outputs;
 
 use crate::kernel::Kernel;
 use crate::runner::prepare::Prepared;
+use again::Again;
 use evidence::Evidence;
 
 /// Up to this multiple of the bound a hypothesis explains the outputs.
@@ -25,10 +29,10 @@ pub struct Failed {
     pub check: usize,
     /// What the kernel wrote.
     pub outputs: Outputs,
-    /// Keys per split of the schedule.
-    pub split_tokens: u32,
-    /// Splits of the schedule.
-    pub splits: u32,
+    /// How the work was split.
+    pub schedule: Schedule,
+    /// Where each row of the batch is read with a break.
+    pub pieces: Vec<Vec<Piece>>,
     /// The element that is farthest off: query token of the batch and query head.
     pub worst: (usize, usize),
 }
@@ -58,8 +62,10 @@ pub fn diagnose(
     let fits = fits(prepared, seed, failed, &kernel.model())?;
     let guess = |fit: &Fit| Guess { id: fit.id.clone(), says: fit.says.clone(), used: Num(fit.used) };
     let explained = fits.first().is_some_and(|best| best.used <= FITS);
-    let seen = if explained { Vec::new() } else { xray::picture(prepared, layout, seed, failed, kernel)? };
-    Ok(Diagnosis { explained, best: fits.first().map(guess), next: fits.get(1).map(guess), seen })
+    let mut again = Again { prepared, layout, seed, failed, kernel };
+    let unwritten = again.reads_unwritten() || !explained && xray::has_foreign_values(&mut again);
+    let seen = if explained { Vec::new() } else { xray::picture(&mut again, unwritten)? };
+    Ok(Diagnosis { unwritten, explained, best: fits.first().map(guess), next: fits.get(1).map(guess), seen })
 }
 
 /// Names of the hypotheses that the library has for the failing check.

@@ -3,15 +3,17 @@
 //! A hypothesis is one thing a kernel may do differently: another window, another head map, a key left out.
 //! [`predict`] says what such a kernel returns, [`rank`] compares every prediction with what a kernel did return. The
 //! evaluator follows the schedule of a split kernel where faults depend on it: tiles of some keys from the first key
-//! of each split, an online softmax over tiles, and a merge of the splits by their LSE.
+//! of each split and of each piece of a row, an online softmax over tiles, and a merge of the parts by their LSE.
 //!
 //! What cannot be told from logical data is not here: physical slots, bytes past the end of a row, elements never
 //! written.
 
 mod eval;
 mod judge;
+mod known;
 mod library;
 mod parts;
+mod predicted;
 mod rank;
 mod screen;
 mod tweaks;
@@ -19,9 +21,11 @@ mod visits;
 
 pub use rank::{Fit, rank};
 
-use ndarray::{Array3, ArrayView2, ArrayView3, s};
+use ndarray::{ArrayView2, ArrayView3, s};
 
 use crate::{elem::Elem, reference::Answer, scale::Granularity, spec::Spec};
+use known::Known;
+use predicted::Predicted;
 use tweaks::{NanPart, Tweaks};
 use visits::RowRules;
 
@@ -40,8 +44,14 @@ pub struct Scene<'a> {
     pub tile: usize,
     /// Keys per split, at least 1.
     pub split_tokens: usize,
-    /// Splits of every row, empty ones included.
+    /// Splits of every row, empty ones included, at least 1.
     pub splits: usize,
+    /// (query token, query head) pairs of a row that one workgroup serves, at least 1: it reads what any of them sees.
+    pub pairs_per_workgroup: usize,
+    /// Query heads among these pairs, at least 1; the pairs go through them first.
+    pub heads_per_workgroup: usize,
+    /// Whether a workgroup reads whole blocks.
+    pub whole_blocks: bool,
     /// What shares one scale of K.
     pub k_granularity: Granularity,
     /// What shares one scale of V.
@@ -65,9 +75,36 @@ pub struct SceneRow<'a> {
     pub k_scales: Option<ArrayView2<'a, f64>>,
     /// The scale of each value, `[key, kv head]`; 1 where there is none.
     pub v_scales: Option<ArrayView2<'a, f64>>,
+    /// The stretches that are read without a break, by their first keys. None at all are one from key 0 on.
+    pub pieces: Vec<Piece>,
+}
+
+/// A stretch of keys of one row, up to the next one. No tile goes beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its first key.
+    pub start: usize,
+    /// Which of the row's partial results its splits go to: 0 for the row's own, 1 and more for those that the row has
+    /// in common with others.
+    pub part: usize,
 }
 
 impl SceneRow<'_> {
+    /// Which partial result a key goes to.
+    fn part(&self, key: usize) -> usize {
+        let after = self.pieces.partition_point(|piece| piece.start <= key);
+        after.checked_sub(1).map_or(0, |at| self.pieces[at].part)
+    }
+
+    /// The partial results that the row has, its own included.
+    fn parts(&self) -> usize {
+        let mut shared: Vec<usize> =
+            self.pieces.iter().map(|piece| piece.part).filter(|&part| part > 0).collect();
+        shared.sort_unstable();
+        shared.dedup();
+        1 + shared.len()
+    }
+
     fn k_scale(&self, key: usize, kv: usize) -> f64 {
         self.k_scales.map_or(1.0, |scales| scales[[key, kv]])
     }
@@ -145,13 +182,15 @@ pub fn predict(scene: &Scene<'_>, hypothesis: &Hypothesis) -> Vec<Answer> {
         answer.lse.fill(f64::NAN);
         answer
     };
-    answers.into_iter().zip(&scene.rows).map(|(answer, row)| answer.unwrap_or_else(|| unknown(row))).collect()
+    let known =
+        |(predicted, row): (Option<Predicted>, _)| predicted.map_or_else(|| unknown(row), |p| p.answer);
+    answers.into_iter().zip(&scene.rows).map(known).collect()
 }
 
 /// A scene with what all hypotheses share.
 struct Stage<'a, 's> {
     scene: &'a Scene<'s>,
-    dots: Vec<Array3<f64>>,
+    known: Vec<Known>,
     prefixes: Vec<(usize, usize)>,
 }
 
@@ -164,7 +203,7 @@ impl<'a, 's> Stage<'a, 's> {
                 others.map(|other| scene.shared_prefix(row, other)).filter(|&keys| keys > 0).collect();
             (shared.iter().copied().max().unwrap_or(0), shared.iter().copied().min().unwrap_or(0))
         };
-        Stage { scene, dots: eval::dots(scene), prefixes: rows.clone().map(prefix).collect() }
+        Stage { scene, known: known::known(scene), prefixes: rows.clone().map(prefix).collect() }
     }
 
     fn rules<'b>(&'b self, tweaks: &'b Tweaks, row: usize) -> RowRules<'b, 's> {
@@ -173,17 +212,20 @@ impl<'a, 's> Stage<'a, 's> {
     }
 
     /// One answer per row, `None` where it depends on what the scene does not hold.
-    fn answers(&self, tweaks: &Tweaks) -> Vec<Option<Answer>> {
-        (0..self.scene.rows.len()).map(|row| eval::row_answer(&self.rules(tweaks, row), &self.dots)).collect()
+    fn answers(&self, tweaks: &Tweaks) -> Vec<Option<Predicted>> {
+        (0..self.scene.rows.len())
+            .map(|row| eval::row_answer(&self.rules(tweaks, row), &self.known))
+            .collect()
     }
 
     /// The library's hypotheses with their predictions. Where one predicts NaN, a second entry takes a part with a
     /// NaN denominator as empty.
-    fn named(&self) -> Vec<(Hypothesis, Vec<Option<Answer>>)> {
+    fn named(&self) -> Vec<(Hypothesis, Vec<Option<Predicted>>)> {
         let mut list = Vec::new();
         for hypothesis in library::named(self.scene) {
             let answers = self.answers(&hypothesis.tweaks);
-            let nan = answers.iter().flatten().any(|answer| answer.lse.iter().any(|lse| lse.is_nan()));
+            let nan =
+                answers.iter().flatten().any(|predicted| predicted.answer.lse.iter().any(|lse| lse.is_nan()));
             let mut vanishing = hypothesis.clone();
             list.push((hypothesis, answers));
             if nan {

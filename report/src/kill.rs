@@ -108,10 +108,12 @@ pub struct Accuracy {
     pub together: usize,
     /// Failures whose true fault was not named, as `fault in case;layout: what was said`.
     pub missed: Vec<String>,
-    /// Failures by faults that the library has no hypothesis for.
+    /// Other failures: by faults that the library has no hypothesis for.
     pub strangers: usize,
-    /// Those of them that were not taken for a known fault.
-    pub strangers_told: usize,
+    /// Other failures: by faults that it has, but with outputs that change with what slots never written hold.
+    pub unwritten: usize,
+    /// Those of the other failures that were taken for a known fault that they are not, told as the missed ones.
+    pub mistaken: Vec<String>,
 }
 
 /// What became of one fault.
@@ -221,16 +223,19 @@ impl KillMatrix {
 impl Accuracy {
     /// In words.
     pub fn sentence(&self) -> String {
+        let named = self.named + self.together;
+        let others = self.strangers + self.unwritten;
         format!(
-            "{} failures diagnosed: the fault that was planted named first in {} ({}), {} of these together with others \
-             that give the same numbers there; {} more by faults that the library of hypotheses does not have, {} of them \
-             not taken for another",
+            "{} failures diagnosed: the fault that was planted named first in {named} ({}), {} of these together with others \
+             that give the same numbers there; {others} more that no hypothesis on logical data can tell ({} by faults that \
+             the library of hypotheses does not have, {} with outputs that change with what slots never written hold), {} \
+             of them not taken for another fault",
             self.asked,
-            self.named + self.together,
-            percent((self.asked > 0).then(|| (self.named + self.together) as f64 / self.asked as f64)),
+            percent((self.asked > 0).then(|| named as f64 / self.asked as f64)),
             self.together,
             self.strangers,
-            self.strangers_told
+            self.unwritten,
+            others.saturating_sub(self.mistaken.len())
         )
     }
 }

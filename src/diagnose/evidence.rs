@@ -1,7 +1,8 @@
 //! One check as the oracle's fault library wants it: dense rows with their codes and scales, and outputs by row.
 
 use attnproof_cases::replay::{CheckRow, Walk};
-use attnproof_oracle::fault::{Scene, SceneRow};
+use attnproof_layouts::tables;
+use attnproof_oracle::fault::{Piece, Scene, SceneRow};
 use attnproof_oracle::{Answer, Row, Spec};
 use attnproof_shaders::results::Outputs;
 use ndarray::{Array2, Array3};
@@ -74,13 +75,15 @@ impl Evidence {
 
     /// The batch with the schedule it ran under.
     pub(super) fn scene<'a>(&'a self, prepared: &'a Prepared<'_>, failed: &Failed) -> Scene<'a> {
-        let case = prepared.case;
+        let (case, schedule) = (prepared.case, &failed.schedule);
+        let piece = |piece: &tables::Piece| Piece { start: piece.start as usize, part: piece.part as usize };
         Scene {
             spec: &prepared.spec,
             rows: self
                 .rows
                 .iter()
-                .map(|d| SceneRow {
+                .zip(&failed.pieces)
+                .map(|(d, pieces)| SceneRow {
                     q: d.q.view(),
                     k: d.row.k.view(),
                     v: d.row.v.view(),
@@ -88,13 +91,17 @@ impl Evidence {
                     v_codes: Some(d.v_codes.view()),
                     k_scales: Some(d.k_scales.view()),
                     v_scales: Some(d.v_scales.view()),
+                    pieces: pieces.iter().map(piece).collect(),
                 })
                 .collect(),
             elem: case.kv,
             block_size: case.block_size as usize,
             tile: TILE,
-            split_tokens: failed.split_tokens as usize,
-            splits: failed.splits as usize,
+            split_tokens: schedule.split_tokens as usize,
+            splits: schedule.splits as usize,
+            pairs_per_workgroup: schedule.pair_tile as usize,
+            heads_per_workgroup: schedule.heads_per_group as usize,
+            whole_blocks: schedule.whole_blocks,
             k_granularity: case.k_scale,
             v_granularity: case.v_scale,
         }

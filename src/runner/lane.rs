@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use attnproof_layouts::pack::Poison;
+use attnproof_layouts::tables::pieces;
 use attnproof_report::model::Status;
 use attnproof_shaders::dispatch::{Run, RunError};
 use attnproof_shaders::results::Outputs;
@@ -125,14 +126,14 @@ impl<'k> Lane<'k> {
         let status = self.verdict.status;
         let place = self.verdict.worst.as_ref().filter(|worst| worst.check == asked.index);
         if let (None, Some(Status::Wrong | Status::Nonfinite), Some(worst)) = (&self.failed, status, place) {
-            let schedule = asked.problem.launch.schedule;
+            let launch = &asked.problem.launch;
             let first = asked.check.first_token(&worst.row);
             let token = first + worst.index.first().copied().unwrap_or(0);
             self.failed = Some(Failed {
                 check: asked.index,
                 outputs: outputs.clone(),
-                split_tokens: schedule.split_tokens,
-                splits: schedule.splits,
+                schedule: launch.schedule,
+                pieces: (0..launch.rows.len()).map(|row| pieces(launch.kind, &launch.tables, row)).collect(),
                 worst: (token, worst.index.get(1).copied().unwrap_or(0)),
             });
         }

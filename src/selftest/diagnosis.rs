@@ -110,22 +110,31 @@ fn failure(
 
 /// How often the fault was named.
 pub fn accuracy(named: &[Named]) -> Accuracy {
-    let mut accuracy =
-        Accuracy { asked: 0, named: 0, together: 0, missed: Vec::new(), strangers: 0, strangers_told: 0 };
+    let mut accuracy = Accuracy {
+        asked: 0,
+        named: 0,
+        together: 0,
+        missed: Vec::new(),
+        strangers: 0,
+        unwritten: 0,
+        mistaken: Vec::new(),
+    };
     for Named { fault, place, known, diagnosis } in named {
-        if !known {
-            accuracy.strangers += 1;
-            accuracy.strangers_told += usize::from(!diagnosis.explained);
+        let first: Vec<&str> = diagnosis.best.iter().flat_map(|best| best.id.split(" or ")).collect();
+        let is_named = diagnosis.explained && first.contains(&fault.as_str());
+        let said = || format!("{fault} in {place}: {}", diagnosis.lines().join("; "));
+        if !known || diagnosis.unwritten {
+            *(if *known { &mut accuracy.unwritten } else { &mut accuracy.strangers }) += 1;
+            if diagnosis.explained && !is_named {
+                accuracy.mistaken.push(said());
+            }
             continue;
         }
         accuracy.asked += 1;
-        let first: Vec<&str> = diagnosis.best.iter().flat_map(|best| best.id.split(" or ")).collect();
-        match (diagnosis.explained && first.contains(&fault.as_str()), first.len()) {
+        match (is_named, first.len()) {
             (true, 1) => accuracy.named += 1,
             (true, _) => accuracy.together += 1,
-            (false, _) => {
-                accuracy.missed.push(format!("{fault} in {place}: {}", diagnosis.lines().join("; ")));
-            }
+            (false, _) => accuracy.missed.push(said()),
         }
     }
     accuracy

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod common;
+mod diagnosis;
 mod explain;
 mod judging;
 mod probes;

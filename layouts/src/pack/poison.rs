@@ -17,7 +17,8 @@ pub enum Poison {
     /// Even slots K = 0, V = P; odd slots, pads and guards K = V = P; scales 2^10. A zero K gives a weight that is
     /// neither 0 nor 1 to a loud V, a loud K takes or loses the whole weight.
     A,
-    /// Signs and parity flipped: even slots K = V = -P; odd slots, pads and guards K = 0, V = -P; scales -2^10.
+    /// Signs and parity flipped: even slots K = V = -P; odd slots, pads and guards K = 0, V = -P; scales of K -2^10, of V
+    /// 2^10, since two flipped signs of V would make A's number again.
     B,
     /// NaN in K and its scales; V and its scales as the odd slots of A. Formats without NaN: A.
     NanK,
@@ -60,12 +61,7 @@ impl Poison {
         match self {
             Self::B => {
                 let negative = code(-poison_max(elem));
-                Fill {
-                    k: [negative, code(0.0)],
-                    v: [negative; 2],
-                    k_scale: -LOUD_SCALE,
-                    v_scale: -LOUD_SCALE,
-                }
+                Fill { k: [negative, code(0.0)], v: [negative; 2], k_scale: -LOUD_SCALE, v_scale: LOUD_SCALE }
             }
             Self::NanK if has_nan => {
                 Fill { k: [nan; 2], v: [loud; 2], k_scale: f32::NAN, v_scale: LOUD_SCALE }

@@ -157,7 +157,7 @@ fn scale_tables_have_one_row_per_owner() {
     write(&mut store, 5, 9);
     let pools = store.pools(Poison::B);
     assert_eq!(pools.k_scales, [0.25]);
-    assert_eq!(pools.v_scales, [-1024.0, -1024.0, 3.0, 3.5, -1024.0, -1024.0]);
+    assert_eq!(pools.v_scales, [1024.0, 1024.0, 3.0, 3.5, 1024.0, 1024.0]);
     let row = store.read_row(5).unwrap();
     assert_eq!((row.k_scale, row.v_scale), (vec![0.25; 2], vec![3.0, 3.5]));
     assert_eq!((row.k, row.v), (codes(9, 16), codes(10, 4)));
@@ -241,4 +241,19 @@ fn a_copy_that_is_too_long_stays_in_its_block() {
     assert_eq!(store.read_row(11), None);
     store.copy(&SlotCopy { from: 0, to: 4, count: 4 });
     assert_eq!(store.read_row(8), store.read_row(0));
+}
+
+#[test]
+fn the_two_finite_poisons_differ_in_every_number() {
+    // dequantised: codes under the scales of block and token granularity
+    for elem in Elem::ALL {
+        let (a, b) = (Poison::A.fill(elem), Poison::B.fill(elem));
+        for parity in 0..2 {
+            let number = |code: u32, scale: f32| elem.decode(code) * f64::from(scale);
+            let v = [number(a.v[parity], a.v_scale), number(b.v[parity], b.v_scale)];
+            assert!(v[0] != v[1], "V in {} slots: {v:?}", elem.name());
+            let k = [number(a.k[parity], a.k_scale), number(b.k[parity], b.k_scale)];
+            assert!(k[0] != k[1], "K in {} slots: {k:?}", elem.name());
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod groups;
 mod hot_tail;
 mod hybrid;
 mod packed;
+mod pieces;
 mod runs;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,6 +24,7 @@ use crate::kind::LayoutKind;
 use crate::launch::{Attention, LaunchRow, launch_rows};
 use crate::manager::{Manager, RowView};
 use groups::Segment;
+pub use pieces::{Piece, pieces};
 
 /// Entry of a block that is not there: released, or beyond the row (-1 as i32).
 pub const NO_BLOCK: u32 = u32::MAX;

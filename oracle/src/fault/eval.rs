@@ -1,10 +1,14 @@
 //! One evaluator for right and wrong kernels: scores, an online softmax over tiles, parts per split, a merge.
 
-use ndarray::{Array3, ArrayView3, CowArray, Ix3, s};
+use std::borrow::Cow;
+
+use ndarray::{ArrayView3, CowArray, Ix3, s};
 
 use super::{
-    Scene, SceneRow,
+    SceneRow,
+    known::{Known, Sizes, decoded},
     parts::{Part, Parts},
+    predicted::{F32, Predicted},
     tweaks::{
         Cap, Coarse, Decode, Dims, Distance, Edit, Head, Rescale, ScaleRule, Scaling, Slope, Table, Tweaks,
         Where,
@@ -13,76 +17,42 @@ use super::{
 };
 use crate::{
     elem::{Elem, Saturate},
-    reference::Answer,
     rule::kv_head,
     scale::Granularity,
     spec::{AlibiOrigin, BiasOrder, Causal, Spec},
 };
 
-/// `q . k` of every row, `[query token, q head, key]`, with the right head map and codes.
-pub(super) type Dots = [Array3<f64>];
-
-/// The right dot products of a scene.
-pub(super) fn dots(scene: &Scene<'_>) -> Vec<Array3<f64>> {
-    let dots = |row: &SceneRow<'_>| {
-        let (tokens, heads, _) = row.q.dim();
-        Array3::from_shape_fn((tokens, heads, row.k.dim().0), |(i, h, j)| {
-            row.q.slice(s![i, h, ..]).dot(&row.k.slice(s![j, kv_head(scene.spec, h), ..]))
-        })
-    };
-    scene.rows.iter().map(dots).collect()
-}
-
 /// What the kernel returns for one row; `None` if that depends on slots that the scene does not hold.
-pub(super) fn row_answer(rules: &RowRules<'_, '_>, dots: &Dots) -> Option<Answer> {
-    let (scene, tweaks) = (rules.scene, rules.tweaks);
-    let row = RowEval::new(rules, dots);
-    let mut answer = Answer::empty(scene.spec, rules.tokens);
+pub(super) fn row_answer(rules: &RowRules<'_, '_>, known: &[Known]) -> Option<Predicted> {
+    let tweaks = rules.tweaks;
+    let row = RowEval::new(rules, known);
+    let mut predicted = Predicted::empty(rules.scene.spec, rules.tokens);
     for i in 0..rules.tokens {
-        let plain = rules.visits(i, Edit::None);
-        let edited = if tweaks.edit == Edit::None { plain.clone() } else { rules.visits(i, tweaks.edit) };
-        for h in 0..scene.spec.shape().q_heads {
-            let visits = if row.edits(h) { &edited } else { &plain };
+        let mut with = 0..0;
+        let (mut plain, mut edited) = (None, None);
+        for h in 0..rules.scene.spec.shape().q_heads {
+            if rules.workgroup(i, h) != with {
+                with = rules.workgroup(i, h);
+                plain = rules.visits(i, with.clone(), Edit::None);
+                edited = match tweaks.edit {
+                    Edit::None => None,
+                    edit => rules.visits(i, with.clone(), edit),
+                };
+            }
+            let is_edited = tweaks.edit != Edit::None && row.edits(h);
+            let visits = if is_edited { &edited } else { &plain };
             let parts = row.parts(i, h, visits.as_ref()?);
-            if let Some((o, lse)) = parts.merged(scene, tweaks, h) {
-                answer.o.slice_mut(s![i, h, ..]).assign(&o);
-                answer.lse[[i, h]] = lse;
+            match parts.merged(rules, h) {
+                Some(merged) => predicted.set((i, h), merged),
+                None => predicted.set_empty((i, h), tweaks.empty),
             }
         }
     }
-    Some(answer)
+    Some(predicted)
 }
 
-/// A tensor as its codes are read.
-fn decoded<'a>(
-    decode: Decode,
-    elem: Elem,
-    right: &ArrayView3<'a, f64>,
-    codes: Option<ArrayView3<'a, u32>>,
-    scale: impl Fn(usize, usize) -> f64,
-) -> CowArray<'a, f64, Ix3> {
-    let Some(codes) = codes.filter(|_| decode != Decode::Declared) else { return (*right).into() };
-    let largest = elem.encode(elem.max_finite(), Saturate::Finite);
-    let smallest_normal = match elem {
-        Elem::F16 | Elem::E5m2 => 1.0 / 16_384.0,
-        Elem::E5m2fnuz => 1.0 / 32_768.0,
-        Elem::E4m3fn => 1.0 / 64.0,
-        Elem::E4m3fnuz => 1.0 / 128.0,
-        Elem::F32 | Elem::Bf16 | Elem::Int8 => 0.0,
-    };
-    let value = |code: u32| {
-        let value = elem.decode(code);
-        match decode {
-            Decode::As(other) => other.decode(code),
-            Decode::SubnormalsFlushed if value.abs() < smallest_normal => 0.0,
-            Decode::LargestIsNan if value.abs() == elem.decode(largest) => f64::NAN,
-            Decode::Declared | Decode::SubnormalsFlushed | Decode::LargestIsNan => value,
-            Decode::Unsigned => f64::from(code & 0xFF),
-        }
-    };
-    let dim = codes.dim();
-    Array3::from_shape_fn(dim, |(j, kv, c)| value(codes[[j, kv, c]]) * scale(j, kv)).into()
-}
+/// Half of the smallest positive f32: rounded to 0.
+const LEAST_WEIGHT: f64 = f32::from_bits(1) as f64 / 2.0;
 
 /// `x` rounded to a format, overflowing to infinity.
 fn rounded(elem: Elem, x: f64) -> f64 {
@@ -98,7 +68,9 @@ pub(super) struct RowEval<'a, 's> {
     k: CowArray<'s, f64, Ix3>,
     v: CowArray<'s, f64, Ix3>,
     source: &'a SceneRow<'s>,
-    dots: Option<&'a Array3<f64>>,
+    /// What is known of the row itself.
+    own: &'a Known,
+    sizes: Cow<'a, Sizes>,
 }
 
 /// One query token and head.
@@ -113,29 +85,27 @@ struct Pair {
 }
 
 impl<'a, 's> RowEval<'a, 's> {
-    pub(super) fn new(rules: &'a RowRules<'a, 's>, dots: &'a Dots) -> RowEval<'a, 's> {
+    pub(super) fn new(rules: &'a RowRules<'a, 's>, known: &'a [Known]) -> RowEval<'a, 's> {
         let (scene, tweaks) = (rules.scene, rules.tweaks);
-        let source = match tweaks.table {
-            Table::Own => &scene.rows[rules.row],
-            Table::NextRow => scene.next_row(rules.row),
+        let read = match tweaks.table {
+            Table::Own => rules.row,
+            Table::NextRow => (rules.row + 1) % scene.rows.len(),
         };
-        RowEval {
-            rules,
-            spec: scene.spec,
-            tweaks,
-            q: scene.rows[rules.row].q,
-            k: decoded(tweaks.decode, scene.elem, &source.k, source.k_codes, |j, kv| source.k_scale(j, kv)),
-            v: decoded(tweaks.decode, scene.elem, &source.v, source.v_codes, |j, kv| source.v_scale(j, kv)),
-            source,
-            dots: tweaks.right_dots().then_some(&dots[rules.row]),
-        }
+        let source = &scene.rows[read];
+        let k = decoded(tweaks.decode, scene.elem, &source.k, source.k_codes, |j, kv| source.k_scale(j, kv));
+        let v = decoded(tweaks.decode, scene.elem, &source.v, source.v_codes, |j, kv| source.v_scale(j, kv));
+        let sizes = match tweaks.decode {
+            Decode::Declared => Cow::Borrowed(&known[read].sizes),
+            _ => Cow::Owned(Sizes::of(&k.view(), &v.view())),
+        };
+        let q = scene.rows[rules.row].q;
+        RowEval { rules, spec: scene.spec, tweaks, q, k, v, source, own: &known[rules.row], sizes }
     }
 
-    /// The scores of the keys that a query token sees.
+    /// The scores of the keys that a query token sees, in their order.
     pub(super) fn scores(&self, i: usize, h: usize) -> Vec<f64> {
         let pair = self.pair(i, h);
-        let visits = self.rules.visits(i, Edit::None).unwrap_or_default();
-        visits.iter().map(|visit| self.score(&pair, visit)).collect()
+        self.rules.seen(i).map(|key| self.score(&pair, &self.rules.whole(key))).collect()
     }
 
     fn pair(&self, i: usize, h: usize) -> Pair {
@@ -165,7 +135,7 @@ impl<'a, 's> RowEval<'a, 's> {
         let pair = self.pair(i, h);
         let mut parts = Parts::default();
         for visits in visits.chunk_by(|a, b| a.part == b.part) {
-            let mut part = Part::new(visits[0].part, self.spec.shape().dv);
+            let mut part = Part::new(visits[0].part, visits.len(), self.spec.shape().dv);
             for tile in visits.chunk_by(|a, b| a.tile == b.tile) {
                 self.take_in(&pair, tile, &mut part);
             }
@@ -191,7 +161,12 @@ impl<'a, 's> RowEval<'a, 's> {
             };
             // A maximum that does not follow lets a weight leave f32.
             let too_large = self.tweaks.rescale == Rescale::Frozen && weight > f64::from(f32::MAX);
-            let weight = if too_large { f64::INFINITY } else { weight };
+            // One that f32 cannot tell from 0 leaves out its key, whatever V is.
+            let weight = match weight {
+                _ if too_large => f64::INFINITY,
+                tiny if tiny <= LEAST_WEIGHT => 0.0,
+                weight => weight,
+            };
             let coarse = match self.tweaks.coarse {
                 Coarse::WeightsBf16 | Coarse::WeightsBf16InSum => rounded(Elem::Bf16, weight),
                 _ => weight,
@@ -203,10 +178,39 @@ impl<'a, 's> RowEval<'a, 's> {
             let gain = coarse * self.gain(self.tweaks.v_scale, pair, visit, pair.v_head, false);
             let v = self.v.slice(s![visit.v_from, pair.v_head, ..]);
             part.acc.scaled_add(gain, &v);
+            let noise = score.map_or(0.0, |score| self.noise(pair, visit, score));
+            part.noise.lse += weight * noise;
+            let size = gain.abs() * self.sizes.v[[visit.v_from, pair.v_head]];
+            part.noise.o += noise * size;
+            part.noise.sum += size;
             if self.tweaks.coarse == Coarse::AccumulatorF16 {
                 part.acc.mapv_inplace(|acc| rounded(Elem::F16, acc));
+                part.note_size();
             }
         }
+    }
+
+    /// How far f32 may take a score: the roundings of a dot product in any order, of scale, bias and sum.
+    fn noise(&self, pair: &Pair, visit: &Visit, score: f64) -> f64 {
+        let gain = self.gain(self.tweaks.k_scale, pair, visit, pair.k_head, true);
+        let length = self.own.q[[pair.i, pair.h]] * self.sizes.k[[visit.k_from, pair.k_head]];
+        let roundings = self.spec.shape().d as f64 + 8.0;
+        let bias = self.bias(pair, visit.key);
+        // A cap shrinks what comes before it by its slope.
+        let slope = match self.spec.profile().softcap.map(f64::from) {
+            Some(c) if matches!(self.tweaks.cap, Cap::Declared | Cap::OtherOrder | Cap::Twice) => {
+                let t = if self.cap_last() { score / c } else { (score - bias) / c };
+                (1.0 - t * t).clamp(1.0 / 1024.0, 1.0)
+            }
+            _ => 1.0,
+        };
+        let dot = slope * roundings * (gain * pair.scale * length).abs();
+        F32 * (dot + 4.0 * (score.abs() + bias.abs()))
+    }
+
+    /// Whether the bias is added before the cap.
+    fn cap_last(&self) -> bool {
+        (self.spec.profile().bias_order == BiasOrder::AlibiThenCap) != (self.tweaks.cap == Cap::OtherOrder)
     }
 
     fn score(&self, pair: &Pair, visit: &Visit) -> f64 {
@@ -215,14 +219,12 @@ impl<'a, 's> RowEval<'a, 's> {
         let profile = self.spec.profile();
         let cap = profile.softcap.map(f64::from).filter(|_| self.tweaks.cap != Cap::Ignored);
         let bias = self.bias(pair, visit.key);
-        let cap_last =
-            (profile.bias_order == BiasOrder::AlibiThenCap) != (self.tweaks.cap == Cap::OtherOrder);
         let score = match cap {
             None => pair.scale * dot + bias,
             Some(c) if self.tweaks.cap == Cap::BeforeScale => {
                 pair.scale * capped(Cap::Declared, c, dot) + bias
             }
-            Some(c) if cap_last => capped(self.tweaks.cap, c, pair.scale * dot + bias),
+            Some(c) if self.cap_last() => capped(self.tweaks.cap, c, pair.scale * dot + bias),
             Some(c) => capped(self.tweaks.cap, c, pair.scale * dot) + bias,
         };
         if let Scaling::Score(factor) = self.tweaks.scale { score * factor } else { score }
@@ -230,8 +232,8 @@ impl<'a, 's> RowEval<'a, 's> {
 
     /// `q . k`, with the scale of K.
     fn dot(&self, pair: &Pair, visit: &Visit) -> f64 {
-        if let Some(dots) = self.dots {
-            return dots[[pair.i, pair.h, visit.k_from]];
+        if self.tweaks.right_dots() {
+            return self.own.dots[[pair.i, pair.h, visit.k_from]];
         }
         let d = self.spec.shape().d;
         let dims = match self.tweaks.dims {
@@ -244,8 +246,12 @@ impl<'a, 's> RowEval<'a, 's> {
         let scale = self.source.k_scale(visit.k_from, pair.k_head);
         match self.tweaks.coarse {
             Coarse::DotF16 => {
-                let add = |sum: f64, (q, k): (&f64, &f64)| rounded(Elem::F16, sum + q * (k / scale));
-                scale * q.iter().zip(&k).fold(0.0, add)
+                // In f32 as a kernel does it: a sum that f64 puts to the other side of a middle is off by a whole step.
+                let add = |sum: f32, (q, k): (&f64, &f64)| {
+                    let sum = sum + *q as f32 * (k / scale) as f32;
+                    rounded(Elem::F16, f64::from(sum)) as f32
+                };
+                scale * f64::from(q.iter().zip(&k).fold(0.0, add))
             }
             Coarse::FinishedDotF16 => scale * rounded(Elem::F16, q.dot(&k) / scale),
             _ => q.dot(&k),
@@ -314,8 +320,8 @@ impl<'a, 's> RowEval<'a, 's> {
             ScaleRule::HeadZero => scale(j, 0, of_k),
             ScaleRule::QueryHeadModulo => scale(j, pair.h % heads, of_k),
             ScaleRule::QueryHeadClamped => scale(j, pair.h.min(heads - 1), of_k),
-            ScaleRule::FirstOfTile if per_key => scale(visit.tile_start, kv, of_k),
-            ScaleRule::IgnoredInPrefix(prefix) if j < self.rules.prefix(prefix) => 1.0,
+            ScaleRule::FirstOfTile if per_key => scale(visit.tile.0, kv, of_k),
+            ScaleRule::IgnoredInPrefix(prefix) if self.rules.in_prefix(prefix, j) => 1.0,
             ScaleRule::Declared | ScaleRule::FirstOfTile | ScaleRule::IgnoredInPrefix(_) => right,
         };
         used / right

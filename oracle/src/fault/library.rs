@@ -4,8 +4,8 @@
 use super::{
     Hypothesis, Scene,
     tweaks::{
-        Cap, Coarse, Decode, Dims, Distance, Edit, Head, Left, Limit, Loaded, Lse, Masked, Merge, Normalise,
-        Position, Prefix, Rescale, ScaleRule, Scaling, Sink, Slope, Table, Tweaks, Unit, Where,
+        Cap, Coarse, Decode, Dims, Distance, Edit, Empty, Head, Left, Limit, Loaded, Lse, Masked, Merge,
+        Normalise, Position, Prefix, Rescale, ScaleRule, Scaling, Sink, Slope, Table, Tweaks, Unit, Where,
     },
 };
 use crate::{
@@ -25,6 +25,7 @@ fn h(id: &str, says: &str, change: impl FnOnce(&mut Tweaks)) -> Hypothesis {
 pub(super) fn named(scene: &Scene<'_>) -> Vec<Hypothesis> {
     let profile = scene.spec.profile();
     let scaled = [scene.k_granularity, scene.v_granularity].iter().any(|&scale| scale != Granularity::None);
+    let several_parts = scene.rows.iter().any(|row| row.parts() > 1);
     let groups = [
         (profile.window.left.is_some(), window as fn() -> Vec<Hypothesis>),
         (true, positions),
@@ -41,8 +42,10 @@ pub(super) fn named(scene: &Scene<'_>) -> Vec<Hypothesis> {
         (true, addressing),
         (true, edits),
         (true, masked),
-        (scene.splits > 1, merge),
+        (scene.splits > 1 || several_parts || profile.sinks.is_some(), merge),
+        (several_parts, shared_parts),
         (true, log_sum_exp),
+        (true, empty),
         (true, arithmetic),
     ];
     let mut list: Vec<Hypothesis> =
@@ -181,7 +184,7 @@ fn softcap() -> Vec<Hypothesis> {
     vec![
         cap("softcap-ignored", "the softcap is ignored", Cap::Ignored),
         h("softcap-after-mask", after, |t| t.masked = Masked::MinusCap(Loaded::Row)),
-        h("softcap-after-mask", after, |t| t.masked = Masked::MinusCap(Loaded::Union)),
+        h("softcap-after-mask", after, |t| t.masked = Masked::MinusCap(Loaded::Read)),
         h("softcap-after-mask", after, |t| t.masked = Masked::MinusCap(Loaded::Blocks)),
         cap("softcap-clamp", "the softcap clamps", Cap::Clamp),
         cap("softcap-twice", "the softcap is applied twice", Cap::Twice),
@@ -253,6 +256,7 @@ fn scales() -> Vec<Hypothesis> {
 fn edits() -> Vec<Hypothesis> {
     let edit = |id: &str, says: &str, edit: Edit| h(id, says, |t| t.edit = edit);
     let prefix = "the shared prefix is left out";
+    let gap = "the last key of every split but the last is left out";
     vec![
         edit("drop-last-token", "the last key of the row is left out", Edit::DropLast),
         edit("drop-first-token", "key 0 is left out", Edit::Drop(Unit::Key(0))),
@@ -266,7 +270,8 @@ fn edits() -> Vec<Hypothesis> {
         edit("v-page-not-advanced", "V of a tile is read from the block of its first key", Edit::PageOfTileV),
         edit("half-tile", "only the first half of each tile is visited", Edit::HalfTiles),
         edit("tile-tail-of-one", "a tile with a single key is skipped", Edit::SkipSingles),
-        edit("split-gap", "the last key of every split but the last is left out", Edit::SplitGap),
+        edit("split-gap", gap, Edit::SplitGap),
+        edit("split-gap", gap, Edit::SplitGapAtEnd),
         edit("split-overlap", "the first key of every split but the first counts twice", Edit::SplitOverlap),
         edit("prefix-part-dropped", prefix, Edit::DropPrefix(Prefix::Longest)),
         edit("prefix-part-dropped", prefix, Edit::DropPrefix(Prefix::Common)),
@@ -286,7 +291,7 @@ fn addressing() -> Vec<Hypothesis> {
 
 fn masked() -> Vec<Hypothesis> {
     let mut list = Vec::new();
-    for loaded in [Loaded::Union, Loaded::Blocks, Loaded::Row] {
+    for loaded in [Loaded::Read, Loaded::Blocks, Loaded::Row] {
         let small = "masked keys of a loaded tile get a small weight";
         list.push(h("masked-weight-small", small, |t| t.masked = Masked::SmallWeight(loaded)));
         let sentinel = "masked keys of a loaded tile get the score -1e4";
@@ -299,15 +304,33 @@ fn merge() -> Vec<Hypothesis> {
     let merge = |id: &str, says: &str, rule: Merge| h(id, says, |t| t.merge = rule);
     let equal = "parts are averaged with equal weights";
     let two = "natural LSEs are merged to base 2";
+    let last = "the last part is not merged";
+    let first = "only the first two parts are merged";
     vec![
         merge("merge-no-weights", equal, Merge::EqualWeights),
         merge("merge-no-weights", equal, Merge::EqualWeightsRightLse),
-        merge("merge-base2", two, Merge::BaseTwo),
-        merge("merge-base2", two, Merge::BaseTwoSink),
-        merge("merge-drops-last", "the last part is not merged", Merge::DropsLast),
-        merge("merge-first-two", "only the first two parts are merged", Merge::FirstTwo),
-        merge("empty-split-weight-one", "an empty split is merged with the LSE 0", Merge::EmptyCountsOne),
+        merge("merge-base2", two, Merge::BaseTwo { sink: false, lse: false }),
+        merge("merge-base2", two, Merge::BaseTwo { sink: true, lse: false }),
+        merge("merge-base2", two, Merge::BaseTwo { sink: false, lse: true }),
+        merge("merge-base2", two, Merge::BaseTwo { sink: true, lse: true }),
+        merge("merge-drops-last", last, Merge::DropsLast),
+        merge("merge-drops-last", last, Merge::DropsLastOfSeveral),
+        merge("merge-first-two", first, Merge::FirstTwo),
+        merge("merge-first-two", first, Merge::FirstTwoSeen),
         h("lse-of-last-part", "the LSE is the last part's", |t| t.lse = Lse::OfLastPart),
+    ]
+}
+
+/// What can happen to a part that several rows have in common.
+fn shared_parts() -> Vec<Hypothesis> {
+    let unscaled = ScaleRule::IgnoredInPrefix(Prefix::Parts);
+    vec![
+        h("prefix-part-dropped", "the shared prefix is left out", |t| {
+            t.edit = Edit::DropPrefix(Prefix::Parts);
+        }),
+        h("kvscale-missing-in-prefix", "scales are ignored in the shared prefix", |t| {
+            (t.k_scale, t.v_scale) = (unscaled, unscaled);
+        }),
     ]
 }
 
@@ -319,9 +342,21 @@ fn log_sum_exp() -> Vec<Hypothesis> {
         lse("lse-without-max", without, Lse::WithoutMax),
         lse("lse-without-max", without, Lse::WithoutTop),
         lse("lse-without-max", without, Lse::PartsWithoutMax),
+        h("empty-split-weight-one", "an empty part is merged with the LSE 0", |t| {
+            t.merge = Merge::EmptyCountsOne;
+        }),
         h("merge-without-max", "parts are merged by exp(LSE), which overflows", |t| {
             t.merge = Merge::WithoutMax;
         }),
+    ]
+}
+
+fn empty() -> Vec<Hypothesis> {
+    let empty = |id: &str, says: &str, rule: Empty| h(id, says, |t| t.empty = rule);
+    vec![
+        empty("empty-row-nan", "the output of a row without keys is NaN", Empty::Nan),
+        empty("empty-row-plus-inf", "the LSE of a row without keys is +inf", Empty::PlusInf),
+        empty("empty-row-zero-lse", "the LSE of a row without keys is 0", Empty::ZeroLse),
     ]
 }
 

@@ -3,24 +3,33 @@
 use ndarray::Array1;
 
 use super::{
-    Scene,
     eval::capped,
+    predicted::{F32, Noise, PartNoise},
     tweaks::{Cap, Lse, Merge, NanPart, Normalise, Rescale, Sink, Tweaks},
+    visits::RowRules,
 };
 use crate::spec::{LseBase, Spec};
 
 /// The state of an online softmax over one split.
 pub(super) struct Part {
-    /// The number of the split.
-    split: usize,
+    /// The number of the part.
+    number: usize,
+    keys: usize,
     pub(super) max: f64,
     pub(super) sum: f64,
     pub(super) acc: Array1<f64>,
+    pub(super) noise: PartNoise,
 }
 
 impl Part {
-    pub(super) fn new(split: usize, dv: usize) -> Part {
-        Part { split, max: 0.0, sum: 0.0, acc: Array1::zeros(dv) }
+    /// A part that is to take in `keys` keys.
+    pub(super) fn new(number: usize, keys: usize, dv: usize) -> Part {
+        Part { number, keys, max: 0.0, sum: 0.0, acc: Array1::zeros(dv), noise: PartNoise::default() }
+    }
+
+    /// Remembers how large the output is.
+    pub(super) fn note_size(&mut self) {
+        self.noise.largest = largest(self.acc.iter().copied()).max(self.noise.largest);
     }
 
     /// Moves the running maximum over the scores of a tile.
@@ -39,9 +48,13 @@ impl Part {
             let old = libm::exp(self.max - top);
             if matches!(rescale, Rescale::Both | Rescale::NotAccumulator) {
                 self.sum *= old;
+                self.noise.lse *= old;
             }
             if matches!(rescale, Rescale::Both | Rescale::NotSum) {
                 self.acc *= old;
+                self.noise.o *= old;
+                self.noise.sum *= old;
+                self.noise.largest *= old;
             }
         }
         self.max = top;
@@ -61,19 +74,18 @@ impl Parts {
         self.0.push(part);
     }
 
-    /// The output and the LSE; `None` for an empty row.
-    pub(super) fn merged(
-        mut self,
-        scene: &Scene<'_>,
-        tweaks: &Tweaks,
-        h: usize,
-    ) -> Option<(Array1<f64>, f64)> {
+    /// The output, the LSE and their noise; `None` for an empty row.
+    pub(super) fn merged(mut self, rules: &RowRules<'_, '_>, h: usize) -> Option<(Array1<f64>, f64, Noise)> {
+        let (scene, tweaks) = (rules.scene, rules.tweaks);
         let spec = scene.spec;
         self.0.retain(|part| part.sum > 0.0 || part.sum.is_nan() && tweaks.nan_part == NanPart::Spreads);
-        let empty_splits = scene.splits.saturating_sub(self.0.len());
+        let all_parts = scene.rows[rules.row].parts() * scene.splits;
+        let empty_parts = all_parts.saturating_sub(self.0.len());
         match tweaks.merge {
             Merge::DropsLast => drop(self.0.pop()),
-            Merge::FirstTwo => self.0.retain(|part| part.split < 2),
+            Merge::DropsLastOfSeveral if self.0.len() > 1 => drop(self.0.pop()),
+            Merge::FirstTwo => self.0.retain(|part| part.number < 2),
+            Merge::FirstTwoSeen => self.0.truncate(2),
             _ => {}
         }
         let part_lse = |part: &Part| match tweaks.lse {
@@ -82,42 +94,63 @@ impl Parts {
         };
         let lses: Vec<f64> = self.0.iter().map(part_lse).collect();
         let (sink, sinks) = sink(spec, tweaks, h, scene.splits);
-        if lses.is_empty() && sink.is_none() {
+        let counts_empty = tweaks.merge == Merge::EmptyCountsOne && empty_parts > 0;
+        if lses.is_empty() && sink.is_none() && !counts_empty {
             return None;
         }
         let mut top = lses.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
-        let counts_empty = tweaks.merge == Merge::EmptyCountsOne && empty_splits > 0;
         if counts_empty {
             top = top.max(0.0);
         }
         let weight = |lse: f64| merge_weight(tweaks.merge, lse, top);
         let mut o = Array1::zeros(spec.shape().dv);
-        let mut sum = 0.0;
+        let (mut sum, mut leading) = (0.0, 0.0_f64);
+        let mut noise = PartNoise::default();
         for (part, &lse) in self.0.iter().zip(&lses) {
             let weight = weight(lse);
             sum += weight;
             let divisor = if tweaks.normalise == Normalise::NotParts { 1.0 } else { part.sum };
             o.scaled_add(weight / divisor, &part.acc);
+            let roundings = F32 * (part.keys as f64 + 4.0);
+            noise.o += weight / divisor * part.noise.o;
+            noise.sum += weight / divisor * part.noise.sum * roundings;
+            noise.largest += weight / divisor * part.noise.largest;
+            noise.lse += weight * (part.noise.lse / part.sum + roundings);
+            leading = leading.max(weight / part.sum.max(1.0));
         }
         let parts_only = sum;
         if let Some(sink) = sink {
-            let weight = if tweaks.merge == Merge::BaseTwo { libm::exp(sink - top) } else { weight(sink) };
-            let equal = matches!(tweaks.merge, Merge::EqualWeights | Merge::EqualWeightsRightLse);
-            sum += sinks * if equal { libm::exp(sink - top) } else { weight };
+            sum += sinks
+                * match tweaks.merge {
+                    Merge::BaseTwo { sink: true, .. } | Merge::WithoutMax => weight(sink),
+                    _ => libm::exp(sink - top),
+                };
         }
         if counts_empty {
-            sum += empty_splits as f64 * libm::exp(-top);
+            sum += empty_parts as f64 * libm::exp(-top);
         }
-        match tweaks.normalise {
-            Normalise::Right | Normalise::NotParts => o /= sum,
-            Normalise::NotMerged => {}
+        let rise = match tweaks.normalise {
+            Normalise::Right | Normalise::NotParts => 1.0 / sum,
+            Normalise::NotMerged => 1.0,
             Normalise::Never => {
                 let max = self.0.iter().map(|part| part.max).chain(sink).fold(f64::NEG_INFINITY, f64::max);
-                o *= libm::exp(top - max);
+                libm::exp(top - max)
             }
+        };
+        match tweaks.normalise {
+            Normalise::Right | Normalise::NotParts => o /= sum,
+            Normalise::NotMerged | Normalise::Never => o *= rise,
         }
         let lse = self.lse(tweaks, &lses, (top, sum, parts_only), sink);
-        Some((o, in_base(spec, tweaks, lse)))
+        let shared = noise.lse / sum;
+        // Errors of the scores move weight between keys: the less there is beside the leading key, the less moves.
+        let movable = (4.0 * (1.0 - leading / sum)).clamp(0.0, 1.0);
+        let noise = Noise {
+            o: movable * (noise.o * rise + largest(o.iter().copied()) * shared) + noise.sum * rise,
+            lse: shared + 4.0 * F32 * lse.abs(),
+            step: noise.largest * rise / 1024.0,
+        };
+        Some((o, in_base(spec, tweaks, lse), noise))
     }
 
     /// The natural LSE.
@@ -128,6 +161,7 @@ impl Parts {
                 top + libm::log(lses.iter().copied().chain(sink).map(|lse| libm::exp(lse - top)).sum())
             }
             Merge::WithoutMax => libm::log(sum),
+            Merge::BaseTwo { lse: true, .. } => top + libm::log2(sum),
             _ => top + libm::log(sum),
         };
         match tweaks.lse {
@@ -146,10 +180,15 @@ impl Parts {
 fn merge_weight(merge: Merge, lse: f64, top: f64) -> f64 {
     match merge {
         Merge::EqualWeights | Merge::EqualWeightsRightLse => 1.0,
-        Merge::BaseTwo | Merge::BaseTwoSink => libm::exp2(lse - top),
+        Merge::BaseTwo { .. } => libm::exp2(lse - top),
         Merge::WithoutMax => f64::from(libm::exp(lse) as f32),
-        Merge::ByLse | Merge::DropsLast | Merge::FirstTwo | Merge::EmptyCountsOne => libm::exp(lse - top),
+        _ => libm::exp(lse - top),
     }
+}
+
+/// The largest finite magnitude.
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.filter(|value| value.is_finite()).fold(0.0, |most, value| value.abs().max(most))
 }
 
 /// The sink logit and how often it counts.

@@ -2,9 +2,10 @@
 
 use super::{
     Hypothesis, Scene, Stage,
-    judge::{Answers, Judge},
+    judge::{Answers, Judge, Predictions},
+    predicted::Predicted,
     screen,
-    tweaks::{Scaling, Tweaks},
+    tweaks::{Coarse, Scaling, Tweaks},
 };
 use crate::{bound::Bounds, reference::Answer};
 
@@ -15,16 +16,17 @@ pub struct Fit {
     pub id: String,
     /// What the kernel does, in words.
     pub says: String,
-    /// The largest distance from the prediction, as a share of the right answer's bound and a floor of 2^-20 of the
-    /// largest output of the query token and head: up to 1 the prediction explains the output. Infinite where an
-    /// element is of another class (finite, infinite, NaN).
+    /// The largest distance from the prediction: up to 1 it explains the output. The unit is the right answer's bound,
+    /// a floor of 2^-20 of the largest output of the query token and head, and, to first order, what f32 may round
+    /// away in the predicted computation: a fault may make scores or values larger than the right ones. Infinite
+    /// where an element is of another class (finite, infinite, NaN).
     pub used: f64,
 }
 
 /// A hypothesis with its prediction and how well it fits.
 struct Candidate {
     hypothesis: Hypothesis,
-    answers: Vec<Option<Answer>>,
+    answers: Vec<Option<Predicted>>,
     named: bool,
     used: f64,
 }
@@ -55,7 +57,10 @@ pub fn rank(scene: &Scene<'_>, got: &[Answer], bounds: &[Bounds]) -> Vec<Fit> {
         .chain(guessed)
         .filter(|(_, answers, _)| judge.rejects(answers))
         .filter_map(|(hypothesis, answers, named)| {
-            let used = judge.used(&got, &answers, f64::INFINITY)?;
+            let used = match hypothesis.tweaks.coarse {
+                Coarse::AccumulatorF16 => judge.used_by_steps(&got, &answers)?,
+                _ => judge.used(&got, &answers, f64::INFINITY)?,
+            };
             Some(Candidate { hypothesis, answers, named, used })
         })
         .collect();
@@ -120,7 +125,7 @@ fn fitted_scale(stage: &Stage<'_, '_>, got: &Answers, bounds: &[Bounds]) -> Opti
 }
 
 /// The multiple of `there - here` that brings `here` nearest to `got`, by least squares in units of the bounds.
-fn newton_step(got: &Answers, (here, there): (&Answers, &Answers), bounds: &[Bounds]) -> f64 {
+fn newton_step(got: &Answers, (here, there): (&Predictions, &Predictions), bounds: &[Bounds]) -> f64 {
     let (mut along, mut square) = (0.0, 0.0);
     let mut add = |got: f64, here: f64, there: f64, bound: f64| {
         let (step, distance) = ((there - here) / bound, (got - here) / bound);
@@ -131,6 +136,7 @@ fn newton_step(got: &Answers, (here, there): (&Answers, &Answers), bounds: &[Bou
     };
     for (((got, here), there), bounds) in got.iter().zip(here).zip(there).zip(bounds) {
         let (Some(got), Some(here), Some(there)) = (got, here, there) else { continue };
+        let (here, there) = (&here.answer, &there.answer);
         for (((&got, &here), &there), &bound) in got.o.iter().zip(&here.o).zip(&there.o).zip(&bounds.o) {
             add(got, here, there, bound);
         }

@@ -6,7 +6,8 @@ use ndarray::{Array1, s};
 use super::{
     Hypothesis, Stage,
     eval::RowEval,
-    judge::{Answers, Judge},
+    judge::{Answers, Judge, Want},
+    predicted::Noise,
     tweaks::{Edit, Tweaks, Unit, Where},
 };
 use crate::{reference::Answer, rule::kv_head, spec::LseBase};
@@ -39,7 +40,7 @@ pub(super) fn finalists(stage: &Stage<'_, '_>, judge: &Judge<'_>, got: &Answers)
     let rows: Vec<ScreenRow> = answers
         .iter()
         .enumerate()
-        .filter_map(|(row, answer)| Some(ScreenRow::new(stage, &right, answer.as_ref()?, row)))
+        .filter_map(|(row, answer)| Some(ScreenRow::new(stage, &right, &answer.as_ref()?.answer, row)))
         .collect();
     let unedited: Vec<f64> = rows.iter().map(|row| row.used(judge, got, None)).collect();
     let mut fits: Vec<(f64, Hypothesis)> = Vec::new();
@@ -93,7 +94,8 @@ fn edits(stage: &Stage<'_, '_>) -> Vec<Edit> {
     }
     list.extend((0..longest.div_ceil(scene.block_size)).map(|block| Edit::Drop(Unit::Block(block))));
     let splits = longest.div_ceil(scene.split_tokens);
-    let tiles = scene.split_tokens.min(longest).div_ceil(scene.tile);
+    let pieces = scene.rows.iter().map(|row| row.pieces.len()).max().unwrap_or(0);
+    let tiles = scene.split_tokens.min(longest).div_ceil(scene.tile) + pieces.saturating_sub(1);
     for split in 0..splits {
         list.extend((0..tiles).map(|tile| Edit::Drop(Unit::Tile(split, tile))));
     }
@@ -170,7 +172,7 @@ struct ScreenPair {
 impl<'a, 's> ScreenRow<'a, 's> {
     fn new(stage: &'a Stage<'a, 's>, right: &Tweaks, answer: &Answer, row: usize) -> ScreenRow<'a, 's> {
         let rules = stage.rules(right, row);
-        let eval = RowEval::new(&rules, &stage.dots);
+        let eval = RowEval::new(&rules, &stage.known);
         let pairs = answer.lse.indexed_iter().map(|((i, h), &lse)| {
             let natural = match stage.scene.spec.profile().lse_base {
                 LseBase::E => lse,
@@ -199,10 +201,15 @@ impl<'a, 's> ScreenRow<'a, 's> {
                 continue;
             }
             let got = (got.o.slice(s![i, h, ..]), got.lse[[i, h]]);
+            let noise = Noise::default();
             let used = match change.map(|change| self.changed(pair, change)) {
-                None => judge.pair(self.row, pair.at, got, (pair.o.view(), pair.lse), CUT),
+                None => {
+                    judge.pair(self.row, pair.at, got, Want { o: pair.o.view(), lse: pair.lse, noise }, CUT)
+                }
                 Some(None) => continue,
-                Some(Some((o, lse))) => judge.pair(self.row, pair.at, got, (o.view(), lse), CUT),
+                Some(Some((o, lse))) => {
+                    judge.pair(self.row, pair.at, got, Want { o: o.view(), lse, noise }, CUT)
+                }
             };
             worst = f64::max(worst, used);
             if worst >= CUT {

@@ -172,6 +172,8 @@ pub(super) enum Prefix {
     Longest,
     /// With all rows that share any block.
     Common,
+    /// What the kernel reads as a part that several rows share.
+    Parts,
 }
 
 /// A run of keys of one row.
@@ -206,7 +208,9 @@ pub(super) enum Edit {
     PageOfTileV,
     /// The last key of every split but the last left out.
     SplitGap,
-    /// The first key of every split but the first counted in the one before too.
+    /// The same, also where the row ends there, unless it is the last split of the schedule.
+    SplitGapAtEnd,
+    /// The first key of every split but the first counted twice.
     SplitOverlap,
     /// Only the first half of each tile.
     HalfTiles,
@@ -239,8 +243,8 @@ pub(super) enum Masked {
 /// Which masked keys a kernel loads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Loaded {
-    /// What any query token of the row sees.
-    Union,
+    /// What the workgroup reads.
+    Read,
     /// The blocks of those.
     Blocks,
     /// All keys of the row.
@@ -294,16 +298,37 @@ pub(super) enum Merge {
     EqualWeights,
     /// The same, with the right LSE.
     EqualWeightsRightLse,
-    /// `2^x` of natural LSEs; the sink by `e^x`.
-    BaseTwo,
-    /// The same, the sink by `2^x` too.
-    BaseTwoSink,
+    /// `2^x` of natural LSEs.
+    BaseTwo {
+        /// The sink's weight is a power of two, too.
+        sink: bool,
+        /// The merged LSE has `log2` of the sum.
+        lse: bool,
+    },
+    /// The last part is left out, even if it is the only one.
     DropsLast,
+    DropsLastOfSeveral,
+    /// The parts with the numbers 0 and 1.
     FirstTwo,
+    /// The first two that have keys.
+    FirstTwoSeen,
     /// `exp(lse)` in f32, without subtracting the maximum.
     WithoutMax,
-    /// An empty split has the LSE 0.
+    /// An empty part has the LSE 0.
     EmptyCountsOne,
+}
+
+/// What is written where a query token sees no key and there is no sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Empty {
+    #[default]
+    Declared,
+    /// The output NaN.
+    Nan,
+    /// The LSE +inf.
+    PlusInf,
+    /// The LSE 0.
+    ZeroLse,
 }
 
 /// The LSE.
@@ -377,6 +402,7 @@ pub(super) struct Tweaks {
     pub(super) normalise: Normalise,
     pub(super) table: Table,
     pub(super) nan_part: NanPart,
+    pub(super) empty: Empty,
 }
 
 impl Tweaks {

@@ -26,11 +26,10 @@ pub(super) enum Counts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) part: usize,
-    pub(super) tile: usize,
     /// The position that bias and scales see.
     pub(super) key: usize,
-    /// The first key of the tile.
-    pub(super) tile_start: usize,
+    /// The keys of the tile, masked ones included.
+    pub(super) tile: (usize, usize),
     /// The keys whose K and V are read.
     pub(super) k_from: usize,
     pub(super) v_from: usize,
@@ -81,6 +80,14 @@ impl RowRules<'_, '_> {
         }
     }
 
+    /// The query tokens of the workgroup that serves query token `i` in head `h`.
+    pub(super) fn workgroup(&self, i: usize, h: usize) -> Range<usize> {
+        let heads = self.scene.heads_per_workgroup;
+        let first = (i * heads + h % heads) / self.scene.pairs_per_workgroup * self.scene.pairs_per_workgroup;
+        let end = first.saturating_add(self.scene.pairs_per_workgroup);
+        first / heads..end.div_ceil(heads).min(self.tokens)
+    }
+
     /// The keys that query token `i` sees.
     pub(super) fn seen(&self, i: usize) -> Range<usize> {
         let (profile, tweaks) = (self.spec().profile(), self.tweaks);
@@ -123,11 +130,13 @@ impl RowRules<'_, '_> {
         }
     }
 
-    /// What any query token of the row sees.
-    fn union(&self) -> Range<usize> {
-        let mut seen = (0..self.tokens).map(|i| self.seen(i)).filter(|seen| !seen.is_empty());
+    /// What any of some query tokens sees, in whole blocks where the kernel reads whole blocks.
+    pub(super) fn read(&self, tokens: Range<usize>) -> Range<usize> {
+        let mut seen = tokens.map(|i| self.seen(i)).filter(|seen| !seen.is_empty());
         let Some(first) = seen.next() else { return 0..0 };
-        seen.fold(first, |all, seen| all.start.min(seen.start)..all.end.max(seen.end))
+        let all = seen.fold(first, |all, seen| all.start.min(seen.start)..all.end.max(seen.end));
+        let grain = if self.scene.whole_blocks { self.scene.block_size } else { 1 };
+        all.start / grain * grain..all.end.next_multiple_of(grain)
     }
 
     /// The keys a unit stands for in this row.
@@ -138,40 +147,68 @@ impl RowRules<'_, '_> {
             Unit::Block(b) => b * self.scene.block_size..(b + 1) * self.scene.block_size,
             Unit::Split(s) => s * split..(s + 1) * split,
             Unit::Tile(s, t) => {
-                let start = self.union().start.max(s * split) + t * self.scene.tile;
-                start..(start + self.scene.tile).min((s + 1) * split).max(start)
+                let read = self.read(0..self.tokens);
+                let mut tile = self.tile(&read, read.start.max(s * split));
+                for _ in 0..t {
+                    tile = self.tile(&read, tile.1);
+                }
+                let end = (s + 1) * split;
+                tile.0.min(end)..tile.1.min(end)
             }
         }
     }
 
-    /// The length of the shared prefix.
-    pub(super) fn prefix(&self, prefix: Prefix) -> usize {
+    /// First key and end of the tile that holds `key`.
+    fn tile(&self, read: &Range<usize>, key: usize) -> (usize, usize) {
+        let (size, split) = (self.scene.tile, self.scene.split_tokens);
+        let pieces = &self.scene.rows[self.row].pieces;
+        let after = pieces.partition_point(|piece| piece.start <= key);
+        let piece = after.checked_sub(1).map_or(0, |at| pieces[at].start);
+        let piece_end = pieces.get(after).map_or(usize::MAX, |piece| piece.start);
+        let base = read.start.max(key / split * split).max(piece).min(key);
+        let start = base + (key - base) / size * size;
+        let end = (start + size).min((key / split + 1) * split).min(piece_end);
+        (start, end.min(read.end.max(key + 1)))
+    }
+
+    /// The partial result that a key goes to.
+    fn part(&self, key: usize) -> usize {
+        self.scene.rows[self.row].part(key) * self.scene.splits + key / self.scene.split_tokens
+    }
+
+    /// Whether a key belongs to the shared prefix.
+    pub(super) fn in_prefix(&self, prefix: Prefix, key: usize) -> bool {
         match prefix {
-            Prefix::Longest => self.prefix.0,
-            Prefix::Common => self.prefix.1,
+            Prefix::Longest => key < self.prefix.0,
+            Prefix::Common => key < self.prefix.1,
+            Prefix::Parts => self.scene.rows[self.row].part(key) > 0,
         }
     }
 
-    /// The visits of query token `i`; `None` if they read slots that the scene does not hold.
-    pub(super) fn visits(&self, i: usize, edit: Edit) -> Option<Vec<Visit>> {
+    /// The visits of query token `i` in a workgroup with the query tokens `with`; `None` if they read slots that the scene
+    /// does not hold.
+    pub(super) fn visits(&self, i: usize, with: Range<usize>, edit: Edit) -> Option<Vec<Visit>> {
         let seen = self.seen(i);
-        let union = self.union();
+        let read = self.read(with);
         let (masked, counts) = match self.tweaks.masked {
             Masked::LeftOut => (0..0, Counts::Fully),
             Masked::MinusCap(loaded) => {
                 let cap = self.spec().profile().softcap.map_or(f64::INFINITY, f64::from);
-                (self.loaded(loaded, &union), Counts::Score(-cap))
+                (self.loaded(loaded, &read), Counts::Score(-cap))
             }
-            Masked::SmallWeight(loaded) => (self.loaded(loaded, &union), Counts::Weight(SMALL_WEIGHT)),
-            Masked::Sentinel(loaded) => (self.loaded(loaded, &union), Counts::Score(SENTINEL)),
+            Masked::SmallWeight(loaded) => (self.loaded(loaded, &read), Counts::Weight(SMALL_WEIGHT)),
+            Masked::Sentinel(loaded) => (self.loaded(loaded, &read), Counts::Score(SENTINEL)),
         };
-        let start = if masked.is_empty() { union.start } else { union.start.min(masked.start) };
-        let mut visits = Vec::with_capacity(seen.len().max(masked.len()) + 1);
         let from = if masked.is_empty() { seen.clone() } else { masked };
-        for key in from.start.min(seen.start)..from.end.max(seen.end) {
+        let keys = from.start.min(seen.start)..from.end.max(seen.end);
+        let read =
+            if read.is_empty() { keys.clone() } else { read.start.min(keys.start)..read.end.max(keys.end) };
+        let mut visits = Vec::with_capacity(keys.len() + 1);
+        for key in keys {
             let counts = if seen.contains(&key) { Counts::Fully } else { counts };
-            visits.push(self.visit(start, key / self.scene.split_tokens, key, counts));
+            visits.push(self.visit(&read, key, counts));
         }
+        visits.sort_by_key(|visit| visit.part);
         self.edit(&mut visits, edit, &seen);
         let held = match self.tweaks.table {
             Table::Own => self.len,
@@ -180,20 +217,22 @@ impl RowRules<'_, '_> {
         visits.iter().all(|visit| visit.k_from.max(visit.v_from) < held).then_some(visits)
     }
 
-    fn loaded(&self, loaded: Loaded, union: &Range<usize>) -> Range<usize> {
+    fn loaded(&self, loaded: Loaded, read: &Range<usize>) -> Range<usize> {
         let block = self.scene.block_size;
         match loaded {
-            Loaded::Union => union.clone(),
-            Loaded::Blocks => union.start / block * block..union.end.next_multiple_of(block).min(self.len),
+            Loaded::Read => read.clone(),
+            Loaded::Blocks => read.start / block * block..read.end.next_multiple_of(block).min(self.len),
             Loaded::Row => 0..self.len,
         }
     }
 
-    fn visit(&self, start: usize, part: usize, key: usize, counts: Counts) -> Visit {
-        let start = start.max(part * self.scene.split_tokens);
-        let tile = (key - start) / self.scene.tile;
-        let tile_start = start + tile * self.scene.tile;
-        Visit { part, tile, key, tile_start, k_from: key, v_from: key, counts }
+    /// The visit of a key in a kernel that reads the whole row.
+    pub(super) fn whole(&self, key: usize) -> Visit {
+        self.visit(&(0..self.len), key, Counts::Fully)
+    }
+
+    fn visit(&self, read: &Range<usize>, key: usize, counts: Counts) -> Visit {
+        Visit { part: self.part(key), key, tile: self.tile(read, key), k_from: key, v_from: key, counts }
     }
 
     /// Applies an edit to the list of visits.
@@ -208,46 +247,44 @@ impl RowRules<'_, '_> {
             Edit::DropLast => visits.retain(|visit| visit.key + 1 != len),
             Edit::DropMiddle => visits.retain(|visit| visit.key != len / 2),
             Edit::DropLastBlock => visits.retain(|visit| visit.key < len.saturating_sub(1) / block * block),
-            Edit::DropPrefix(prefix) => visits.retain(|visit| visit.key >= self.prefix(prefix)),
+            Edit::DropPrefix(prefix) => visits.retain(|visit| !self.in_prefix(prefix, visit.key)),
             Edit::Duplicate(j) => duplicate(visits, j),
             Edit::DuplicateMiddle => duplicate(visits, len / 2),
             Edit::NextV(j) => self.next_v(visits, j),
             Edit::NextVMiddle => self.next_v(visits, len / 2),
             Edit::ShiftedV => visits.iter_mut().for_each(|visit| visit.v_from = visit.key.saturating_sub(1)),
             Edit::SwappedBlocks => {
+                let own = |key: usize| self.scene.rows[self.row].part(key);
                 for visit in visits.iter_mut().filter(|visit| visit.key < 2 * block && len > block) {
                     let from = if visit.key < block { visit.key + block } else { visit.key - block };
-                    (visit.k_from, visit.v_from) = (from, from);
+                    // A prefix that several rows share is read through a table of its own.
+                    if own(from) == 0 && own(visit.key) == 0 {
+                        (visit.k_from, visit.v_from) = (from, from);
+                    }
                 }
             }
             Edit::PageOfTileV => {
                 for visit in visits {
-                    visit.v_from = visit.tile_start / block * block + visit.key % block;
+                    visit.v_from = visit.tile.0 / block * block + visit.key % block;
                 }
             }
             Edit::SplitGap => {
                 visits.retain(|visit| !((visit.key + 1).is_multiple_of(split) && visit.key + 1 < seen.end));
             }
+            Edit::SplitGapAtEnd => visits.retain(|visit| {
+                let next = (visit.key + 1) / split;
+                !((visit.key + 1).is_multiple_of(split) && next < self.scene.splits)
+            }),
             Edit::SplitOverlap => {
-                let firsts: Vec<Visit> = visits
-                    .iter()
-                    .filter(|visit| visit.key.is_multiple_of(split) && visit.part > 0)
-                    .map(|visit| self.visit(visits[0].key, visit.part - 1, visit.key, visit.counts))
-                    .collect();
+                let is_first = |visit: &&Visit| visit.key > 0 && visit.key.is_multiple_of(split);
+                let firsts: Vec<Visit> = visits.iter().filter(is_first).copied().collect();
                 visits.extend(firsts);
                 visits.sort_by_key(|visit| (visit.part, visit.key));
             }
             Edit::HalfTiles => {
-                visits.retain(|visit| visit.key - visit.tile_start < self.scene.tile.div_ceil(2));
+                visits.retain(|visit| visit.key - visit.tile.0 < self.scene.tile.div_ceil(2));
             }
-            Edit::SkipSingles => {
-                let end = self.union().end;
-                let keys = |visit: &Visit| {
-                    let tile_end = (visit.tile_start + self.scene.tile).min((visit.part + 1) * split);
-                    tile_end.min(end).saturating_sub(visit.tile_start)
-                };
-                visits.retain(|visit| keys(visit) != 1);
-            }
+            Edit::SkipSingles => visits.retain(|visit| visit.tile.1 - visit.tile.0 != 1),
         }
     }
 

@@ -34,7 +34,8 @@ const VOCABULARY: &str = "window-plus-one window-minus-one window-ignored window
     v-page-not-advanced masked-weight-small sentinel-1e4 empty-split-weight-one merge-no-weights merge-base2 \
     merge-drops-last merge-first-two merge-without-max lse-base2 lse-without-max lse-of-last-part split-gap \
     split-overlap prefix-part-dropped no-rescale-acc no-rescale-sum no-rescale f16-accumulator f16-dot \
-    f16-dot-unscaled-overflow p-bf16 max-frozen not-normalised one-head-of-one-row";
+    f16-dot-unscaled-overflow p-bf16 max-frozen not-normalised one-head-of-one-row \
+    empty-row-nan empty-row-plus-inf empty-row-zero-lse";
 
 /// Those that logical data cannot tell, with the reason.
 const UNTOLD: [(&str, &str); 4] = [
@@ -151,11 +152,12 @@ proptest! {
         let spec = &sequence.spec;
         let row = SceneRow {
             q: sequence.q.view(), k: sequence.k.view(), v: sequence.v.view(),
-            k_codes: None, v_codes: None, k_scales: None, v_scales: None,
+            k_codes: None, v_codes: None, k_scales: None, v_scales: None, pieces: Vec::new(),
         };
         let scene = Scene {
             spec, rows: vec![row.clone(), row], elem: Elem::F32, block_size: 4, tile, split_tokens: split,
-            splits: 41_usize.div_ceil(split), k_granularity: Granularity::None, v_granularity: Granularity::None,
+            splits: 41_usize.div_ceil(split),
+            pairs_per_workgroup: 3, heads_per_workgroup: 1, whole_blocks: false, k_granularity: Granularity::None, v_granularity: Granularity::None,
         };
         let right = attention(spec, &Row { mask: None, ..sequence.row() }).expect("fits");
         // Two equal rows: to read the keys of the next one is no fault.

@@ -4,6 +4,7 @@ mod agreement;
 mod analytic;
 mod bound_sense;
 mod codec;
+mod fault_schedule;
 mod faults;
 mod inputs;
 mod scenes;

@@ -28,6 +28,7 @@ impl OwnedRow {
             v_codes: Some(self.codes[1].view()),
             k_scales: Some(self.scales[0].view()),
             v_scales: Some(self.scales[1].view()),
+            pieces: Vec::new(),
         }
     }
 }
@@ -133,6 +134,9 @@ impl Batch {
             tile: 8,
             split_tokens: 24,
             splits: 4,
+            pairs_per_workgroup: 16,
+            heads_per_workgroup: self.spec.shape().group(),
+            whole_blocks: false,
             k_granularity: self.scaled,
             v_granularity: self.scaled,
         }

@@ -15,7 +15,7 @@ pub(super) const CRITERIA_NOTE: &str = "faults: wrong kernels that the rule reje
     of those faults that change finite numbers and nothing else; false alarms: outputs of right kernels rejected. The \
     bound also judges the LSE, guards, unwritten elements, repeated runs, poison and reads; the other rules see the \
     output tensor alone.";
-/// Missed diagnoses printed; the rest is counted.
+/// Wrong diagnoses printed; the rest is counted.
 const MISSED: usize = 20;
 
 /// The whole report, ending in a line feed.
@@ -151,10 +151,13 @@ fn diagnosis(out: &mut String, matrix: &KillMatrix, style: Style) {
     let Some(accuracy) = &matrix.diagnosis else { return };
     section(out, "Diagnosis");
     push(out, &wrap(&accuracy.sentence(), 1, style.width));
-    for missed in accuracy.missed.iter().take(MISSED) {
-        push(out, &wrap(&clean(&format!("not named: {missed}"), SENTENCE), 1, style.width));
+    let missed = accuracy.missed.iter().map(|missed| format!("not named: {missed}"));
+    let mistaken = accuracy.mistaken.iter().map(|mistaken| format!("taken for another: {mistaken}"));
+    let all: Vec<String> = missed.chain(mistaken).collect();
+    for line in all.iter().take(MISSED) {
+        push(out, &wrap(&clean(line, SENTENCE), 1, style.width));
     }
-    if accuracy.missed.len() > MISSED {
-        push(out, &format!(" ... {} more", accuracy.missed.len() - MISSED));
+    if all.len() > MISSED {
+        push(out, &format!(" ... {} more", all.len() - MISSED));
     }
 }

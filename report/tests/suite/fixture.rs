@@ -110,6 +110,7 @@ pub(crate) fn wrong(row: Row) -> Row {
     let guess =
         |id: &str, says: &str, used| Guess { id: id.to_owned(), says: says.to_owned(), used: Num(used) };
     row.diagnosis = Some(Diagnosis {
+        unwritten: false,
         explained: true,
         best: Some(guess("drop-last-block", "last partial block dropped", 0.4)),
         next: Some(guess("drop-last-token", "last token dropped", 57.0)),

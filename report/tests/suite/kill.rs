@@ -54,7 +54,8 @@ fn matrix(faults: Vec<FaultRow>) -> KillMatrix {
             together: 1,
             missed: vec!["scale in decode:one;layout=x: the window".to_owned()],
             strangers: 2,
-            strangers_told: 2,
+            unwritten: 1,
+            mistaken: vec!["alibi-physical in decode:two;layout=x: the sink".to_owned()],
         }),
         seconds: 1.25,
     }

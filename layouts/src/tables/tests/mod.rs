@@ -2,6 +2,7 @@
 //! manager meant.
 
 mod groups;
+mod pieces;
 mod round_trip;
 mod words;
 
