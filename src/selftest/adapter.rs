@@ -11,7 +11,7 @@ use attnproof_layouts::kind::LayoutKind;
 use attnproof_layouts::pack::Poison;
 use attnproof_oracle::Model;
 use attnproof_report::kill::{Cell, FaultRow, KillMatrix};
-use attnproof_report::model::Adapter as AdapterRow;
+use attnproof_report::model::{Adapter as AdapterRow, Status};
 use attnproof_shaders::abi::Problem;
 use attnproof_shaders::dispatch::{Run, RunError, RunResult};
 use attnproof_shaders::fault::KernelFault;
@@ -106,7 +106,9 @@ fn telling(
 ) -> Vec<(usize, LayoutKind)> {
     let Some(row) = twin.faults.iter().find(|row| row.id == fault.id) else { return Vec::new() };
     let mut cells: Vec<&Cell> = row.cells.iter().filter(|cell| cell.killed > 0).collect();
-    cells.sort_by_key(|cell| (cell.reached - cell.killed, cell.case));
+    // the twin's extra loads need not be the shader's: a case that shows wrong numbers tells more than one that counts loads
+    let counts_loads = |cell: &Cell| cell.status == Some(Status::TrafficMismatch);
+    cells.sort_by_key(|cell| (counts_loads(cell), cell.reached - cell.killed, cell.case));
     let mut chosen: Vec<(usize, LayoutKind)> = Vec::new();
     for cell in cells {
         let layouts =

@@ -6,6 +6,9 @@ use super::{Asked, LOOSE};
 /// How far the LSE may be from the hit's score, in nats, besides rounding of the score itself.
 const LSE: f64 = 0.05;
 
+/// Shares of V below this are too near to the subnormal numbers to be read.
+const LEAST_SHARE: f64 = 1e-30;
+
 /// The fault that the outputs show.
 pub(super) fn says(asked: &Asked<'_>) -> Option<String> {
     let is_own = |target: &&crate::query::Target| (target.token, target.head) == (asked.token, asked.head);
@@ -14,6 +17,9 @@ pub(super) fn says(asked: &Asked<'_>) -> Option<String> {
     let sink = asked.sink.map_or(0.0, |sink| libm::exp(sink - hit));
     let needle = Needle { asked, target, share: 1.0 / (1.0 + sink) };
     let lse = asked.lse - hit - libm::log1p(sink);
+    if !needle.holds() {
+        return None;
+    }
     let is_off = asked.lse.is_finite() && lse.abs() > LSE + hit.abs() / 1_048_576.0;
     if !needle.is(target, asked.kv) {
         return Some(needle.elsewhere());
@@ -37,6 +43,18 @@ struct Needle<'a, 'r> {
 }
 
 impl Needle<'_, '_> {
+    /// Whether the inputs are a needle at all: long rows under a small slope may leave other keys a weight, and under a large
+    /// one a sink may leave the target so little that its share of V is subnormal.
+    fn holds(&self) -> bool {
+        if self.share < LEAST_SHARE {
+            return false;
+        }
+        let (asked, own) = (self.asked, self.asked.kv);
+        let (exact, _) = Scores::new(asked, own).output(asked, own, 1.0, asked.case.softcap);
+        let v = asked.v(self.target, own);
+        exact.iter().zip(v).all(|(o, v)| (o - self.share * v).abs() <= LOOSE / 4.0 * self.share * v.abs())
+    }
+
     /// Whether the output is V of this key and KV head.
     fn is(&self, key: usize, kv: usize) -> bool {
         let wanted = self.asked.v(key, kv);

@@ -304,6 +304,18 @@ fn needle_names_keys_heads_and_gains() {
 }
 
 #[test]
+fn a_needle_that_is_none_says_nothing() {
+    // a long row under ALiBi with a sink: the bias leaves the target a subnormal share of V
+    let mut case = case(FillKind::Needle, 1619);
+    (case.alibi, case.sinks, case.shape) = (true, true, Shape { q_heads: 2, kv_heads: 2, d: 32, dv: 4 });
+    case.name = "sweep-815".to_owned();
+    let row = row(&case);
+    for kernel in legal() {
+        assert_eq!(says(&case, &row, &kernel), None);
+    }
+}
+
+#[test]
 fn needle_sees_reads_outside_and_a_wrong_lse() {
     let case = Case { window: Some(50), ..case(FillKind::Needle, 400) };
     let row = row(&case);
