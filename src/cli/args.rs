@@ -162,7 +162,7 @@ pub(super) struct ReportArgs {
 #[derive(Debug, Args)]
 pub(super) struct SweepArgs {
     /// Output rows to ask for, over all kernels
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 120_000)]
     pub(super) rows: u64,
     /// Seed of the draws and of all inputs, decimal or 0x...
     #[arg(long, value_name = "SEED", default_value = "0x9e37", value_parser = parse_seed)]
